@@ -1,0 +1,49 @@
+# Two commands do everything on a machine with Python 3.11+ and make: `make run` and `make test`.
+# Each makes its own .venv from the pinned versions in requirements/dev.lock, once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+JOBS ?= 2
+
+.PHONY: run test lint types unit bench soak lock clean help
+
+run: $(READY) ## run the main job
+	$(BIN)/ottla
+
+test: lint types unit ## everything: lint, types, all tests
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+unit: $(READY)
+	$(BIN)/pytest -n $(JOBS) $(ARGS)
+
+bench: $(READY) ## measure, print a table, write benchmarks/results.json
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(READY) ## the long runs: many more crash seeds and fuzz rounds
+	OTTLA_SOAK=1 $(BIN)/pytest -n $(JOBS) --timeout 3600 -m "not java" $(ARGS)
+
+lock: $(READY) ## resolve requirements/dev.in anew into the lock file
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate \
+	    --custom-compile-command "make lock" pyproject.toml requirements/dev.in -o requirements/dev.lock
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache benchmarks/results.json
+
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+$(READY): requirements/dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Ottla needs Python 3.11 or later; $(PYTHON) is older. Try: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $(READY)

@@ -1,0 +1,49 @@
+"""`ottla`, the one command: finds a subcommand's module by name and imports nothing else.
+
+Promises: `ottla --help` and an unknown command answer at once, because no subcommand is imported for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from ottla import __version__
+
+# name -> (module, one line of help). The module holds a click command named `command`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "dump-log": ("ottla.cli.dump_log", "Print what the files of a log directory hold."),
+    "wire": ("ottla.cli.wire", "Turn protocol bytes into JSON and back."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands are imported on use; the list of them comes from the table."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = importlib.import_module(entry[0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.command(cls=LazyGroup, invoke_without_command=True)
+@click.version_option(__version__, prog_name="ottla")
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Apache Kafka, rebuilt in Python."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+if __name__ == "__main__":
+    main()

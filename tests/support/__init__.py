@@ -1,0 +1,1 @@
+"""What tests share: golden data, Kafka's own jars, temporary worlds."""

@@ -1,0 +1,58 @@
+"""Kafka's own jars from Maven Central, fetched once into a cache outside the repository.
+
+`kafka_classpath()` returns a Java class path with `kafka_2.13` and `kafka-tools`, or skips the test with the reason
+when this machine has no Java, no Maven or no registry. Called by tests marked `java`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+KAFKA_VERSION = "4.3.1"
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>ottla.tests</groupId><artifactId>kafka-jars</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{KAFKA_VERSION}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+
+
+def cache_dir() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "ottla-tests"
+
+
+def kafka_classpath() -> str:
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"needs `{tool}` to run Kafka's own jars")
+    home = cache_dir() / f"kafka-{KAFKA_VERSION}"
+    home.mkdir(parents=True, exist_ok=True)
+    with open(home / ".lock", "w") as lock:  # xdist workers and concurrent runs fetch once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / ".complete").exists():
+            (home / "pom.xml").write_text(_POM)
+            command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"]
+            fetched = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=600, check=False)
+            if fetched.returncode != 0:
+                lines = (fetched.stdout + fetched.stderr).strip().splitlines() or ["no output"]
+                pytest.skip(f"Maven could not fetch Kafka {KAFKA_VERSION}: {lines[0]}")
+            (home / ".complete").touch()
+    return f"{home / 'libs'}/*"
+
+
+def run_java(main: str, arguments: Sequence[str], timeout: float = 100) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's main classes to its end; output is captured, the exit code is the caller's to check."""
+    command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath(), main, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
