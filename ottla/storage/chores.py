@@ -1,0 +1,77 @@
+"""Work that a log leaves for later: removing files that readers may still hold, syncing what a roll has closed.
+
+The core never waits and has no threads: it puts a chore here, and whoever drives it (a broker's scheduler, a test)
+runs what is due. A chore may return a `SyncPlan`: the slow part, device syncs, which may run in another thread while
+the log goes on. Promises: chores run in the order they became due; one that raises does not stop the others.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ottla.errors import KafkaStorageError
+from ottla.world import Clock, Disk, File
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class SyncPlan:
+    """Files and directories to sync, and what to record once that is done."""
+
+    disk: Disk
+    files: list[File] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+    on_done: Callable[[], None] = lambda: None
+
+    def sync(self) -> None:
+        """The slow part. Touches nothing but the device."""
+        for file in self.files:
+            file.sync()
+        for directory in self.directories:
+            self.disk.sync_dir(directory)
+
+    def run(self) -> None:
+        self.sync()
+        self.on_done()
+
+
+Chore = Callable[[], SyncPlan | None]
+
+
+class Chores:
+    """Chores by due time. Bounded by what causes them: each segment and snapshot is closed or deleted once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[int, int, str, Chore]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        return self._heap[0][0] if self._heap else None
+
+    def later(self, delay_ms: int, what: str, chore: Chore) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (self._clock.now_ms() + delay_ms, self._count, what, chore))
+
+    def run_due(self) -> int:
+        """Run every chore that is due, its syncs included; returns how many ran."""
+        now_ms = self._clock.now_ms()
+        ran = 0
+        while self._heap and self._heap[0][0] <= now_ms:
+            _, _, what, chore = heapq.heappop(self._heap)
+            ran += 1
+            try:
+                plan = chore()
+                if plan is not None:
+                    plan.run()
+            except (OSError, KafkaStorageError) as error:
+                log.error("[Chores] %s failed: %s", what, error)
+        return ran
