@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.errors import InconsistentTopicId
 from ottla.storage.damage import DamagedFile
-from ottla.storage.partition_metadata import PartitionMetadataFile, decode, encode
+from ottla.storage.partition_metadata import PartitionMetadata, decode_topic_id, encode_topic_id
 from ottla.types import METADATA_TOPIC_ID, Uuid
 from ottla.world.system import SystemDisk
 from tests.support.golden import golden_data_dir
@@ -22,49 +21,28 @@ def test_kafkas_files_are_read_and_written_back_with_equal_bytes(tmp_path: Path)
     files = sorted(golden_data_dir(tmp_path).glob("*/partition.metadata"))
     assert len(files) == 25
     for file in files:
-        topic_id = PartitionMetadataFile(SystemDisk(), str(file.parent)).read()
-        assert encode(topic_id) == file.read_bytes()
-    assert decode("x", (tmp_path / "__cluster_metadata-0" / "partition.metadata").read_bytes()) == METADATA_TOPIC_ID
+        topic_id = PartitionMetadata(SystemDisk(), str(file)).read()
+        assert encode_topic_id(topic_id) == file.read_bytes()
+    assert (
+        decode_topic_id("x", (tmp_path / "__cluster_metadata-0" / "partition.metadata").read_bytes())
+        == METADATA_TOPIC_ID
+    )
 
 
-def test_a_recorded_id_is_written_by_flush_and_then_clean(tmp_path: Path) -> None:
-    file = PartitionMetadataFile(SystemDisk(), str(tmp_path))
-    file.record(TOPIC_ID)
-    file.record(TOPIC_ID)
-    assert not file.exists()
-    file.flush()
-    assert (tmp_path / "partition.metadata").read_bytes() == SAMPLE
-    assert file.dirty is None
-    file.delete()
-    file.flush()
-    assert not file.exists(), "nothing waits, so nothing is written"
-
-
-def test_a_directory_never_gets_a_second_id(tmp_path: Path) -> None:
-    file = PartitionMetadataFile(SystemDisk(), str(tmp_path))
-    file.record(TOPIC_ID)
-    with pytest.raises(InconsistentTopicId, match="bUoY_Z0TSfi95HZWTJ7o4Q"):
-        file.record(METADATA_TOPIC_ID)
-    assert file.dirty == TOPIC_ID
-
-
-def test_a_failed_write_keeps_the_id_for_the_next_try(tmp_path: Path) -> None:
-    file = PartitionMetadataFile(SystemDisk(), str(tmp_path / "missing"))
-    file.record(TOPIC_ID)
-    with pytest.raises(FileNotFoundError):
-        file.flush()
-    file.moved(str(tmp_path))
-    file.flush()
-    assert file.read() == TOPIC_ID
+def test_a_written_id_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "partition.metadata"
+    PartitionMetadata(SystemDisk(), str(path)).write(TOPIC_ID)
+    assert path.read_bytes() == SAMPLE
+    assert PartitionMetadata(SystemDisk(), str(path)).read() == TOPIC_ID
 
 
 def test_a_missing_file_is_the_callers_to_judge(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        PartitionMetadataFile(SystemDisk(), str(tmp_path)).read()
+        PartitionMetadata(SystemDisk(), str(tmp_path / "partition.metadata")).read()
 
 
 def test_a_newer_version_may_say_more() -> None:
-    assert decode("x", SAMPLE.replace(b"0", b"1", 1) + b"\nmore: things") == TOPIC_ID
+    assert decode_topic_id("x", SAMPLE.replace(b"0", b"1", 1) + b"\nmore: things") == TOPIC_ID
 
 
 @pytest.mark.parametrize(
@@ -85,7 +63,7 @@ def test_a_newer_version_may_say_more() -> None:
 )
 def test_damage_is_named_by_file_and_line(data: bytes, place: str) -> None:
     with pytest.raises(DamagedFile) as caught:
-        decode("/data/a-0/partition.metadata", data)
+        decode_topic_id("/data/a-0/partition.metadata", data)
     assert caught.value.place == place
     assert str(caught.value).startswith("/data/a-0/partition.metadata, ")
 
@@ -93,13 +71,13 @@ def test_damage_is_named_by_file_and_line(data: bytes, place: str) -> None:
 def test_every_truncation_is_refused() -> None:
     for data in truncations(SAMPLE):
         with pytest.raises(DamagedFile):
-            decode("x", data)
+            decode_topic_id("x", data)
 
 
 def test_a_mutation_is_refused_or_is_another_id_as_it_stands() -> None:
     for data in mutations(SAMPLE, seed=5, rounds=5_000):
         try:
-            topic_id = decode("x", data)
+            topic_id = decode_topic_id("x", data)
         except DamagedFile:
             continue
         assert data.startswith(b"version: ")

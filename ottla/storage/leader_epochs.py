@@ -1,0 +1,212 @@
+"""Which leader epoch begins at which offset of a log (KIP-101): how replicas find out where they parted.
+
+Promises: epochs and their start offsets both grow. An epoch is on disk before the first record that carries it, so
+the file never lacks an entry; after a truncation it may have entries too many until `flush`, and loading the log
+truncates again. So `assign` and `clear_and_flush` write through, and the truncations leave the cache `is_dirty` for
+whoever may wait for the disk.
+
+Called by `log` and `loader`. On disk: the checkpoint frame with a line `epoch start_offset` for each entry.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from ottla.storage.atomic_file import directory_of
+from ottla.storage.checkpoint import FIRST_ENTRY_LINE, INT32_MAX, INT64_MAX, parse_number, read_entries, write_entries
+from ottla.storage.damage import DamagedFile
+from ottla.world import Disk
+
+log = logging.getLogger(__name__)
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochEntry(NamedTuple):
+    """An epoch and the offset of the first record written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """The epochs of one log, in memory and in the checkpoint at `path`.
+
+    `latest_epoch` is an attribute because every append compares its batches with it; None while no epoch is known.
+    """
+
+    __slots__ = ("_disk", "_epochs", "_starts", "is_dirty", "latest_epoch", "path")
+
+    def __init__(self, disk: Disk, path: str, *, exists: bool = True) -> None:
+        """Read the checkpoint. `exists` may be false when the caller has listed the directory and not seen it."""
+        self._disk = disk
+        self.path = path
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.is_dirty = False
+        self.latest_epoch: int | None = None
+        for entry in read_epochs(disk, path) if exists else ():
+            # Through the same door as new entries: an old Kafka could write ones that do not grow, and they heal here.
+            self._insert(entry)
+
+    # What it knows
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        """All entries, the oldest first."""
+        return list(map(EpochEntry, self._epochs, self._starts))
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        return self._entry_at(len(self._epochs) - 1)
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        return self._entry_at(0)
+
+    def entry(self, epoch: int) -> EpochEntry | None:
+        """The entry of exactly this epoch."""
+        found = self._entry_at(bisect_left(self._epochs, epoch))
+        return found if found is not None and found.epoch == epoch else None
+
+    def previous_entry(self, epoch: int) -> EpochEntry | None:
+        """The entry of the largest epoch below this one."""
+        return self._entry_at(bisect_left(self._epochs, epoch) - 1)
+
+    def next_entry(self, epoch: int) -> EpochEntry | None:
+        """The entry of the smallest epoch above this one."""
+        return self._entry_at(bisect_right(self._epochs, epoch))
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch in which the record at `offset` was, or would be, written."""
+        entry = self._entry_at(bisect_right(self._starts, offset) - 1)
+        return None if entry is None else entry.epoch
+
+    def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch at or below the requested one, and the offset at which it ends.
+
+        The latest epoch ends at the log's end. An epoch below all known ones is answered with itself and the first
+        known start: what it wrote is gone, and the follower can go on from there. (-1, -1) when nothing can be said:
+        the requested epoch is undefined, or above every known one.
+        """
+        if requested_epoch == UNDEFINED_EPOCH:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if requested_epoch == self.latest_epoch:
+            return requested_epoch, log_end_offset
+        above = bisect_right(self._epochs, requested_epoch)
+        if above == len(self._epochs):
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if above == 0:
+            return requested_epoch, self._starts[0]
+        return self._epochs[above - 1], self._starts[above]
+
+    def _entry_at(self, index: int) -> EpochEntry | None:
+        if 0 <= index < len(self._epochs):
+            return EpochEntry(self._epochs[index], self._starts[index])
+        return None
+
+    # What changes it
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Begin `epoch` at `start_offset`, durably. An epoch that is the latest already stays as it is.
+
+        Entries that contradict the new one go: those of the same or a later epoch, and those that begin at the same
+        or a later offset, because nothing was written in them.
+        """
+        if self._insert(EpochEntry(epoch, start_offset)):
+            self._write()
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at or above `end_offset`; on disk after `flush`."""
+        if end_offset < 0:
+            return
+        keep = bisect_left(self._starts, end_offset)
+        if keep < len(self._starts):
+            self._cut(keep)
+            self.is_dirty = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget what lies below `start_offset`; the epoch that reaches across begins there. On disk after `flush`."""
+        across = bisect_right(self._starts, start_offset) - 1
+        if across < 0 or (across == 0 and self._starts[0] == start_offset):
+            return
+        del self._epochs[:across]
+        del self._starts[:across]
+        self._starts[0] = start_offset
+        self.is_dirty = True
+
+    def clear(self) -> None:
+        """Forget everything in memory: the log is being deleted, and its file goes with it."""
+        self._cut(0)
+
+    def clear_and_flush(self) -> None:
+        """Forget everything, durably."""
+        self._cut(0)
+        self._write()
+
+    def flush(self) -> None:
+        """Write the entries, durably, if a truncation has changed them.
+
+        A directory that is gone by now has nothing left to protect: the partition was deleted meanwhile.
+        """
+        if not self.is_dirty:
+            return
+        try:
+            self._write()
+        except FileNotFoundError:
+            if self._disk.exists(directory_of(self.path)):
+                raise
+
+    def move_to(self, directory: str) -> None:
+        """The log's directory has got another name."""
+        self.path = f"{directory}/{self.path.rpartition('/')[2]}"
+
+    def _insert(self, entry: EpochEntry) -> bool:
+        """Add the entry and drop what contradicts it; False when it says nothing new."""
+        epoch, start_offset = entry
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"Received invalid partition leader epoch entry {entry} for {self.path}")
+        if epoch == self.latest_epoch and start_offset >= self._starts[-1]:
+            return False
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        dropped = self.entries[keep:]
+        # One entry that began at the same offset is the trace of a leader that wrote nothing.
+        if len(dropped) > 1 or (dropped and dropped[0].start_offset != start_offset):
+            log.warning("[LeaderEpochCache %s] %s takes the place of conflicting entries %s", self.path, entry, dropped)
+        self._cut(keep)
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.latest_epoch = epoch
+        return True
+
+    def _cut(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        del self._epochs[count:]
+        del self._starts[count:]
+        self.latest_epoch = self._epochs[-1] if self._epochs else None
+
+    def _write(self) -> None:
+        write_entries(
+            self._disk, self.path, [f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)]
+        )
+        self.is_dirty = False
+
+
+def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
+    """The entries as the file has them; none when it is missing or empty, `DamagedFile` when it cannot be read."""
+    entries = []
+    for number, line in enumerate(read_entries(disk, path), FIRST_ENTRY_LINE):
+        fields = line.split(" ")
+        entry = EpochEntry(-1, -1)
+        if len(fields) == 2:
+            entry = EpochEntry(parse_number(fields[0], INT32_MAX), parse_number(fields[1], INT64_MAX))
+        if entry.epoch < 0 or entry.start_offset < 0:
+            raise DamagedFile(path, f"line {number}", "an entry `epoch start_offset`", repr(line))
+        entries.append(entry)
+    return entries
