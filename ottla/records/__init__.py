@@ -26,19 +26,41 @@ from ottla.records.batch import (
     set_max_timestamp,
     stamp_append_time,
 )
+from ottla.records.builder import RecordBatchBuilder, build_batch
 from ottla.records.codec import LEVELS, Codec
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
+from ottla.records.control import ControlType, EndTransactionMarker, control_batch, end_transaction_batch
 from ottla.records.crc import crc32c
+from ottla.records.decode import Scan
+from ottla.records.record import Header, Record, Row
+from ottla.records.rewrite import empty_batch, filter_batch, recompress
 
 __all__ = [
     "Batch",
     "batches",
     "batch_size",
+    "Record",
+    "Row",
+    "Header",
+    "Scan",
+    "TimestampType",
     "restamp",
     "stamp_append_time",
     "set_max_timestamp",
-    "TimestampType",
+    "RecordBatchBuilder",
+    "build_batch",
+    "filter_batch",
+    "empty_batch",
+    "recompress",
+    "ControlType",
+    "EndTransactionMarker",
+    "control_batch",
+    "end_transaction_batch",
     "Codec",
     "LEVELS",
+    "DECOMPRESSED_BYTES_MAX",
+    "compress",
+    "decompress",
     "crc32c",
     "increment_sequence",
     "decrement_sequence",

@@ -14,7 +14,10 @@ from enum import IntEnum
 
 from ottla.errors import CorruptMessage, InvalidRecord
 from ottla.records.codec import CODEC_MASK, Codec
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX, decompress
 from ottla.records.crc import crc32c
+from ottla.records.decode import Scan, decode_rows, scan_rows
+from ottla.records.record import Record, Row, named
 from ottla.types import Buffer
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -193,6 +196,52 @@ class Batch:
         computed = crc32c(self.buffer[self.position + CRC_START : self.position + self.size])
         if computed != self.crc:
             raise CorruptMessage(f"Record is corrupt (stored crc = {self.crc}, computed crc = {computed})")
+
+    def payload(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+        """The records section, decompressed. Raises as `decompress` does."""
+        start = self.position + HEADER_SIZE
+        section = self.buffer[start : self.position + self.size]
+        if self.attributes & CODEC_MASK == 0:
+            return bytes(section)
+        return decompress(self.codec, section, bytes_max=bytes_max)
+
+    def rows(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Row]:
+        """All records, as tuples of offset, timestamp, key, value and headers: the fastest way to have them.
+
+        `InvalidRecord` when the records are not what the header says, and whatever `decompress` raises. The checksum
+        is for `ensure_valid`.
+        """
+        if self.record_count == 0:
+            return []
+        return decode_rows(
+            self.payload(bytes_max=bytes_max),
+            self.record_count,
+            self.base_offset,
+            self.base_timestamp,
+            self.max_timestamp if self.attributes & TIMESTAMP_TYPE_BIT else None,
+        )
+
+    def records(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+        """All records, with names for their fields. Raises as `rows` does."""
+        return named(self.rows(bytes_max=bytes_max))
+
+    def scan(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Scan:
+        """The records' offsets, timestamps, keys and extents, as columns. Raises as `rows` does."""
+        if self.record_count == 0:
+            return Scan(b"")
+        return scan_rows(
+            self.payload(bytes_max=bytes_max),
+            self.record_count,
+            self.base_offset,
+            self.base_timestamp,
+            self.max_timestamp if self.attributes & TIMESTAMP_TYPE_BIT else None,
+        )
+
+    def sequence_of(self, offset: int) -> int:
+        """The sequence the producer gave the record at `offset`, if it gave any."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, offset - self.base_offset)
 
     def __repr__(self) -> str:
         return (

@@ -11,7 +11,7 @@ from fastcrc.crc32 import iscsi as _iscsi
 from ottla.types import Buffer
 
 
-def crc32c(data: Buffer) -> int:
-    """The checksum of `data` as an unsigned 32-bit number."""
-    checksum: int = _iscsi(data)
+def crc32c(data: Buffer, initial: int = 0) -> int:
+    """The checksum of `data`, or of what had the checksum `initial` followed by `data`: an unsigned 32-bit number."""
+    checksum: int = _iscsi(data, initial)
     return checksum

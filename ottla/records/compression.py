@@ -1,0 +1,296 @@
+"""The five codecs, read and written in the framing that Kafka's Java code uses.
+
+`compress` and `decompress` work on the whole records section of a batch. What is written, Kafka reads; what Kafka
+wrote is read, and a stream that Kafka would refuse (linked LZ4 blocks, say) is refused, so that no batch gets into a
+log that a Java consumer could not get out. Nothing is decompressed beyond `bytes_max`.
+A codec's library is imported when that codec is first used. Called by `Batch`, `builder` and `rewrite`.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ottla.errors import CorruptMessage, MessageTooLarge
+from ottla.records.codec import Codec, check_level
+from ottla.types import Buffer
+
+DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+"""What one batch may hold, decompressed, unless the caller says otherwise. Kafka streams, so it needs no such bound."""
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """`data` as a stream of `codec`; `level` is one of Kafka's, `ValueError` when Kafka would refuse it."""
+    return _COMPRESS[codec](data, level)
+
+
+def decompress(codec: Codec, data: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """What the stream `data` holds.
+
+    Raises `CorruptMessage` when the stream is damaged, cut off, or of a form that Kafka does not read, and
+    `MessageTooLarge`, on which a producer splits its batch, when it holds more than `bytes_max`.
+    """
+    return _DECOMPRESS[codec](data, bytes_max)
+
+
+def _corrupt(codec: Codec, reason: object) -> CorruptMessage:
+    return CorruptMessage(f"Failed to decompress record stream ({codec.label}): {reason}")
+
+
+def _too_large(bytes_max: int) -> MessageTooLarge:
+    return MessageTooLarge(f"The record batch holds more than {bytes_max} bytes when decompressed")
+
+
+# --- none ---
+
+
+def _store(data: Buffer, level: int | None) -> bytes:
+    return bytes(data)
+
+
+def _load(data: Buffer, bytes_max: int) -> bytes:
+    if len(data) > bytes_max:
+        raise _too_large(bytes_max)
+    return bytes(data)
+
+
+# --- gzip ---
+
+_GZIP_WINDOW_BITS = 31  # the largest window (15), plus 16 for gzip's header and trailer
+_GZIP_MAGIC = b"\x1f\x8b"
+_ISAL_LEVEL_MAX = 3
+
+
+def _gzip(data: Buffer, level: int | None) -> bytes:
+    """ISA-L for the default and its own levels, up to seven times as fast; zlib where more effort is asked for."""
+    level = check_level(Codec.GZIP, level)
+    if level > _ISAL_LEVEL_MAX:
+        import zlib
+
+        return zlib.compress(data, level, _GZIP_WINDOW_BITS)
+    from isal import isal_zlib
+
+    effort = isal_zlib.ISAL_DEFAULT_COMPRESSION if level < 0 else level
+    compressed: bytes = isal_zlib.compress(data, effort, _GZIP_WINDOW_BITS)
+    return compressed
+
+
+def _gunzip(data: Buffer, bytes_max: int) -> bytes:
+    from isal import isal_zlib
+
+    # Its stubs call it an instance.
+    damage: type[Exception] = isal_zlib.error  # type: ignore[assignment]
+
+    rest = bytes(data)
+    parts: list[bytes] = []
+    room = bytes_max
+    # A stream may be several members in a row. Java takes anything else behind a member for padding.
+    while not parts or rest.startswith(_GZIP_MAGIC):
+        stream = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
+        try:
+            part = stream.decompress(rest, room + 1)
+        except damage as error:
+            raise _corrupt(Codec.GZIP, error) from None
+        room -= len(part)
+        if room < 0:
+            raise _too_large(bytes_max)
+        if not stream.eof:
+            raise _corrupt(Codec.GZIP, "the stream ended prematurely")
+        parts.append(part)
+        rest = stream.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# --- snappy: raw blocks, each with its size before it, behind the header of Java's SnappyOutputStream ---
+
+_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)  # the version, and the oldest one that can read it
+_SNAPPY_VERSION_MIN = 1
+_SNAPPY_BLOCK_SIZE = 32 * 1024
+_INT32 = struct.Struct(">i")
+
+
+def _snap(data: Buffer, level: int | None) -> bytes:
+    from cramjam import snappy
+
+    view = memoryview(data)
+    parts = [_SNAPPY_HEADER]
+    for start in range(0, len(view), _SNAPPY_BLOCK_SIZE):
+        block = bytes(snappy.compress_raw(bytes(view[start : start + _SNAPPY_BLOCK_SIZE])))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _unsnap(data: Buffer, bytes_max: int) -> bytes:
+    stream = bytes(data)
+    if not stream:
+        raise _corrupt(Codec.SNAPPY, "the stream is empty")
+    if len(stream) < len(_SNAPPY_HEADER) or not stream.startswith(_SNAPPY_MAGIC):
+        # Some old clients sent one raw block without any framing, and Java still reads that.
+        return _unsnap_block(stream, bytes_max, bytes_max)
+    _check_snappy_version(stream, 0)
+    parts: list[bytes] = []
+    room = bytes_max
+    position = len(_SNAPPY_HEADER)
+    while len(stream) - position >= _INT32.size:
+        if stream.startswith(_SNAPPY_MAGIC, position):  # streams may follow one another, each with its header
+            _check_snappy_version(stream, position)
+            position += len(_SNAPPY_HEADER)
+            continue
+        size: int = _INT32.unpack_from(stream, position)[0]
+        position += _INT32.size
+        if not 0 <= size <= len(stream) - position:
+            raise _corrupt(Codec.SNAPPY, f"a block of {size} bytes where {len(stream) - position} are left")
+        part = _unsnap_block(stream[position : position + size], room, bytes_max)
+        position += size
+        room -= len(part)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _check_snappy_version(stream: bytes, position: int) -> None:
+    header = stream[position : position + len(_SNAPPY_HEADER)]
+    if len(header) < len(_SNAPPY_HEADER):
+        raise _corrupt(Codec.SNAPPY, "the stream ends inside a header")
+    version: int = _INT32.unpack_from(header, len(_SNAPPY_MAGIC))[0]
+    if version < _SNAPPY_VERSION_MIN:
+        raise _corrupt(Codec.SNAPPY, f"version {version} of the framing is not supported")
+
+
+def _unsnap_block(block: bytes, room: int, bytes_max: int) -> bytes:
+    import cramjam
+
+    try:
+        # The size stands in front of the block: ask before the library reserves that much.
+        if cramjam.snappy.decompress_raw_len(block) > room:
+            raise _too_large(bytes_max)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _corrupt(Codec.SNAPPY, error) from None
+
+
+# --- lz4: the frame format, with independent blocks of 64 KiB and no checksums but the header's ---
+
+_LZ4_DEFAULT_LEVEL = check_level(Codec.LZ4, None)
+_LZ4_HC_LEVEL_MIN = 3
+_LZ4_HC_LEVEL_MAX = 12
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_FLAGS_POSITION = 4
+_LZ4_BLOCK_SIZE_POSITION = 5
+_LZ4_STEP_MIN = 64 * 1024
+
+
+def _lz4(data: Buffer, level: int | None) -> bytes:
+    from lz4 import frame
+
+    level = check_level(Codec.LZ4, level)
+    # Kafka takes its default level for "the fast compressor" and every other, lower ones too, for the slow one.
+    if level == _LZ4_DEFAULT_LEVEL:
+        effort = 0
+    else:
+        effort = min(max(level, _LZ4_HC_LEVEL_MIN), _LZ4_HC_LEVEL_MAX)
+    compressed: bytes = frame.compress(
+        data, compression_level=effort, block_size=frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    )
+    return compressed
+
+
+def _unlz4(data: Buffer, bytes_max: int) -> bytes:
+    from lz4 import frame
+
+    stream = bytes(data)
+    _check_lz4_header(stream)
+    context = frame.create_decompression_context()
+    parts: list[bytes] = []
+    room = bytes_max
+    # The library reserves as much as it is allowed to give, so it is asked for a likely amount at a time.
+    step = max(_LZ4_STEP_MIN, 4 * len(stream))
+    is_complete = False
+    while not is_complete:
+        try:
+            part, consumed, is_complete = frame.decompress_chunk(context, stream, max_length=min(step, room + 1))
+        except RuntimeError as error:
+            raise _corrupt(Codec.LZ4, error) from None
+        room -= len(part)
+        if room < 0:
+            raise _too_large(bytes_max)
+        if not is_complete and consumed == 0 and not part:
+            raise _corrupt(Codec.LZ4, "the stream ended prematurely")
+        parts.append(part)
+        stream = stream[consumed:]
+    # What follows the frame is not looked at, here as in Kafka.
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _check_lz4_header(stream: bytes) -> None:
+    """Refuse what the library could read and Kafka cannot: it knows one version, and only independent blocks."""
+    if len(stream) <= _LZ4_BLOCK_SIZE_POSITION:
+        raise _corrupt(Codec.LZ4, "the stream ended prematurely")
+    if not stream.startswith(_LZ4_MAGIC):
+        raise _corrupt(Codec.LZ4, "the stream does not begin with a frame's magic bytes")
+    flags = stream[_LZ4_FLAGS_POSITION]
+    if flags >> 6 != 1:
+        raise _corrupt(Codec.LZ4, f"version {flags >> 6} of the frame format is not supported")
+    if not flags & 0x20:
+        raise _corrupt(Codec.LZ4, "blocks that depend on one another are not supported")
+    if flags & 0x03:
+        raise _corrupt(Codec.LZ4, "reserved flags are set")
+    block_size = stream[_LZ4_BLOCK_SIZE_POSITION]
+    if block_size & 0x8F or block_size >> 4 < 4:
+        raise _corrupt(Codec.LZ4, f"block size code {block_size:#04x} is not supported")
+
+
+# --- zstd ---
+
+
+def _zstd_library() -> Any:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
+
+
+def _zstd(data: Buffer, level: int | None) -> bytes:
+    compressed: bytes = _zstd_library().compress(data, check_level(Codec.ZSTD, level))
+    return compressed
+
+
+def _unzstd(data: Buffer, bytes_max: int) -> bytes:
+    zstd = _zstd_library()
+    rest = bytes(data)
+    parts: list[bytes] = []
+    room = bytes_max
+    while rest or not parts:  # frames may follow one another
+        stream = zstd.ZstdDecompressor()
+        try:
+            part = stream.decompress(rest, room + 1)
+        except zstd.ZstdError as error:
+            raise _corrupt(Codec.ZSTD, error) from None
+        room -= len(part)
+        if room < 0:
+            raise _too_large(bytes_max)
+        if not stream.eof:
+            raise _corrupt(Codec.ZSTD, "the stream ended prematurely")
+        parts.append(part)
+        rest = stream.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+_COMPRESS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
+    Codec.NONE: _store,
+    Codec.GZIP: _gzip,
+    Codec.SNAPPY: _snap,
+    Codec.LZ4: _lz4,
+    Codec.ZSTD: _zstd,
+}
+
+_DECOMPRESS: dict[Codec, Callable[[Buffer, int], bytes]] = {
+    Codec.NONE: _load,
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _unsnap,
+    Codec.LZ4: _unlz4,
+    Codec.ZSTD: _unzstd,
+}
