@@ -118,5 +118,8 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> Lock:
-        """Take the lock file exclusively, making it if need be; `BlockingIOError` if another process holds it."""
+        """Take the lock file exclusively, making it if need be; `BlockingIOError` if another node holds it.
+
+        Nothing else opens a lock file while it is held: on POSIX, closing any descriptor of it lets the lock go.
+        """
         ...

@@ -7,6 +7,7 @@ import fcntl
 import os
 import random
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 
@@ -57,15 +58,15 @@ class SystemFile:
             written += os.pwrite(self._fd, rest[written:], position + written)
 
     def write_all_at(self, position: int, parts: Sequence[Buffer]) -> None:
-        views = [memoryview(part).cast("B") for part in parts]
-        while views:
-            written = os.pwritev(self._fd, views[:_PARTS_MAX], position)
-            position += written
-            while views and written >= len(views[0]):
-                written -= len(views[0])
-                del views[0]
-            if views and written:
-                views[0] = views[0][written:]
+        if position < 0:  # to Linux -1 would mean the cursor, which nobody moves
+            raise OSError(errno.EINVAL, "a negative position", self.path)
+        for start in range(0, len(parts), _PARTS_MAX):
+            views = [memoryview(part).cast("B") for part in parts[start : start + _PARTS_MAX]]
+            size = sum(map(len, views))
+            written = os.pwritev(self._fd, views, position)
+            if written < size:  # rare, and a copy is the plainest way to begin in the middle of a part
+                self.write_at(position + written, b"".join(views)[written:])
+            position += size
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -82,9 +83,11 @@ class SystemFile:
             os.ftruncate(self._fd, max(size, self.size()))
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        os.fsync(self.fileno())  # fsync would answer a closed file with ValueError
 
     def fileno(self) -> int:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
         return self._fd
 
     def close(self) -> None:
@@ -94,15 +97,26 @@ class SystemFile:
 
 
 class SystemLock:
-    __slots__ = ("_fd",)
+    """A record lock, held through the one descriptor that this process has of the file."""
 
-    def __init__(self, fd: int) -> None:
+    __slots__ = ("_fd", "file_id")
+
+    def __init__(self, fd: int, file_id: tuple[int, int]) -> None:
         self._fd = fd
+        self.file_id = file_id
 
     def release(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)  # closing the descriptor lets the lock go
+        with _lock_guard:
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)  # closing the descriptor lets the lock go
+                _locked.discard(self.file_id)
+
+
+# Device and inode of every lock file that this process holds. Record locks belong to the process: a second one in it
+# would be granted, and closing *any* descriptor of the file drops the first. So a held file is not even opened again.
+_locked: set[tuple[int, int]] = set()
+_lock_guard = threading.Lock()
 
 
 class SystemDisk:
@@ -133,7 +147,11 @@ class SystemDisk:
         return sorted(os.listdir(path))
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False  # any other failure says nothing about the file, and taking it for missing would lose it
+        return True
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
@@ -154,10 +172,14 @@ class SystemDisk:
         os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            return  # gone already, which is what was asked for
+        while True:
+            try:
+                shutil.rmtree(path)
+                return
+            except FileNotFoundError:
+                # Someone else removed it, which is what was asked for; or only something in it, and the rest remains.
+                if not self.exists(path):
+                    return
 
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -167,15 +189,30 @@ class SystemDisk:
             os.close(fd)
 
     def lock(self, path: str) -> Lock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            # Java's FileChannel.tryLock takes a POSIX record lock, so a Kafka and an Ottla see each other's; flock
-            # also refuses a second node in this same process, which record locks do not.
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            if isinstance(error, BlockingIOError | PermissionError):
-                raise BlockingIOError(errno.EAGAIN, "another process holds the lock", path) from None
-            raise
-        return SystemLock(fd)
+        with _lock_guard:
+            try:
+                is_held = _file_id(os.stat(path)) in _locked
+            except FileNotFoundError:
+                is_held = False
+            if is_held:
+                raise _lock_refused(path)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                # The kind of lock that Java's FileChannel.tryLock takes, so a Kafka and an Ottla see each other's.
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(fd)
+                if isinstance(error, BlockingIOError | PermissionError):
+                    raise _lock_refused(path) from None
+                raise
+            lock = SystemLock(fd, _file_id(os.fstat(fd)))
+            _locked.add(lock.file_id)
+            return lock
+
+
+def _file_id(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
+
+
+def _lock_refused(path: str) -> BlockingIOError:
+    return BlockingIOError(errno.EAGAIN, "another process or node holds the lock", path)
