@@ -91,7 +91,7 @@ class LogConfig(ConfigTable):
         "message.max.bytes", integer, MIB + 12, min=0, topic="max.message.bytes",
         doc="The largest record batch that is accepted, compressed as it is.",
     )  # fmt: skip
-    cleanup_policy = Setting(
+    cleanup_policy: Setting[tuple[str, ...]] = Setting(
         "log.cleanup.policy", string_list, ("delete",), valid=("compact", "delete"), topic="cleanup.policy",
         doc="`delete` removes old segments, `compact` keeps the newest record of every key; both may be given.",
     )  # fmt: skip
@@ -157,11 +157,11 @@ class LogConfig(ConfigTable):
         "unclean.leader.election.enable", boolean, False, topic="unclean.leader.election.enable",
         doc="Whether a replica outside the in-sync set may lead when no other is left, at the price of lost records.",
     )  # fmt: skip
-    leader_replication_throttled_replicas = Setting(
+    leader_replication_throttled_replicas: Setting[tuple[str, ...]] = Setting(
         "leader.replication.throttled.replicas", string_list, (), topic="leader.replication.throttled.replicas",
         doc="Partition:broker pairs whose replication is throttled on the leader's side, or `*`.",
     )  # fmt: skip
-    follower_replication_throttled_replicas = Setting(
+    follower_replication_throttled_replicas: Setting[tuple[str, ...]] = Setting(
         "follower.replication.throttled.replicas", string_list, (), topic="follower.replication.throttled.replicas",
         doc="Partition:broker pairs whose replication is throttled on the follower's side, or `*`.",
     )  # fmt: skip

@@ -16,6 +16,7 @@ from ottla.records.batch import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
     Batch,
     TimestampType,
     batch_size,
@@ -73,4 +74,5 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
+    "TIMESTAMP_TYPE_BIT",
 ]

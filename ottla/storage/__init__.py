@@ -1,1 +1,46 @@
-"""The log on disk, with the bytes Kafka writes: segments, indexes, producer state, checkpoints, recovery, compaction."""
+"""The log on disk, with the bytes Kafka writes: segments, indexes, producer state, checkpoints, recovery, compaction.
+
+`LogManager` opens and keeps the logs of a node; `Log` is one partition's. The rest is inside.
+"""
+
+from ottla.storage.batch_file import FileSlice
+from ottla.storage.chores import Chores, SyncPlan
+from ottla.storage.loader import load_log
+from ottla.storage.log import (
+    AppendInfo,
+    Isolation,
+    Log,
+    LogRead,
+    OffsetsOutOfOrder,
+    SpecialTimestamp,
+    UnexpectedAppendOffset,
+)
+from ottla.storage.log_dir import LogDir
+from ottla.storage.log_manager import LogManager
+from ottla.storage.producer_state import ProducerStateConfig
+from ottla.storage.segment import TimedOffset
+from ottla.storage.transaction_index import AbortedTxn
+from ottla.storage.validator import AppendOrigin, InvalidRecords, InvalidTimestamps, RecordError
+
+__all__ = [
+    "LogManager",
+    "Log",
+    "load_log",
+    "AppendInfo",
+    "AppendOrigin",
+    "Isolation",
+    "LogRead",
+    "FileSlice",
+    "AbortedTxn",
+    "SpecialTimestamp",
+    "TimedOffset",
+    "LogDir",
+    "Chores",
+    "SyncPlan",
+    "ProducerStateConfig",
+    "InvalidRecords",
+    "InvalidTimestamps",
+    "RecordError",
+    "OffsetsOutOfOrder",
+    "UnexpectedAppendOffset",
+]

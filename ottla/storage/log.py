@@ -1,0 +1,825 @@
+"""The log of one partition: segments, the offsets that bound what may be seen, and the producers' state.
+
+Promises:
+- Offsets are assigned without holes and in order; what `append` returned is readable at once up to the log end, and
+  durable once `flush` has covered it (`recovery_point`).
+- Nothing is changed before every check has passed: a refused append leaves the log as it was.
+- A device that fails takes its whole directory offline and raises `KafkaStorageError`; the log is not written again.
+- `read` returns a slice of a file, never bytes, and never anything beyond the end its isolation allows.
+
+It is synchronous, knows no network and no threads, and leaves slow work to `chores`. Called by the partition (leader
+and follower), by the controller's metadata log and by `log_manager`; made by `loader.load_log`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.config import LogConfig
+from ottla.errors import (
+    CorruptMessage,
+    InconsistentTopicId,
+    InvalidRecord,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+)
+from ottla.records import NO_TIMESTAMP, Batch, batches
+from ottla.storage import names
+from ottla.storage.batch_file import FileSlice
+from ottla.storage.chores import Chores, SyncPlan
+from ottla.storage.leader_epochs import LeaderEpochCache
+from ottla.storage.log_dir import LogDir
+from ottla.storage.offset_metadata import OffsetMetadata
+from ottla.storage.partition_metadata import PartitionMetadata
+from ottla.storage.producer_append import TRANSACTION_VERSION_UNKNOWN
+from ottla.storage.producer_state import ProducerStateManager
+from ottla.storage.rebuild import end_transaction, rebuild_producer_state
+from ottla.storage.segment import Segment, TimedOffset
+from ottla.storage.segments import Segments
+from ottla.storage.swap import remove_later, retire_segments, swap_in
+from ottla.storage.transaction_index import AbortedTxn
+from ottla.storage.validator import AppendOrigin, accept, check_batch, only_batch
+from ottla.types import Buffer, TopicPartition, Uuid
+from ottla.world import World
+
+log = logging.getLogger(__name__)
+
+
+class Isolation(IntEnum):
+    """How far a reader may see: a replica to the log's end, a consumer to the high watermark or the last stable
+    offset."""
+
+    LOG_END = 0
+    HIGH_WATERMARK = 1
+    TXN_COMMITTED = 2
+
+
+class SpecialTimestamp(IntEnum):
+    """The negative timestamps of ListOffsets that ask for a place instead of a time."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+class OffsetsOutOfOrder(Exception):
+    """A follower was given batches whose offsets do not grow."""
+
+
+class UnexpectedAppendOffset(Exception):
+    """A follower was given batches below its log end."""
+
+    def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+@dataclass(slots=True)
+class AppendInfo:
+    """What an append did: offsets are inclusive, and -1 where nothing was appended."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    append_time_ms: int
+    log_start_offset: int
+    size: int
+    is_duplicate: bool = False
+
+
+class LogRead(NamedTuple):
+    """What a read found. `slice` is None when there is nothing to send; `aborted` only for `TXN_COMMITTED`."""
+
+    start: OffsetMetadata
+    slice: FileSlice | None
+    first_batch_incomplete: bool
+    aborted: list[AbortedTxn] | None
+
+
+class Log:
+    """See the module. The attributes are there to read; only methods of this package change them."""
+
+    def __init__(
+        self,
+        world: World,
+        log_dir: LogDir,
+        directory: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        *,
+        segments: Segments,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        chores: Chores,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        topic_id: Uuid | None = None,
+    ) -> None:
+        self._world = world
+        self.log_dir = log_dir
+        self.directory = directory
+        self.partition = partition
+        self.config = config
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self._chores = chores
+        self.log_end_offset = log_end_offset
+        self.log_start_offset = max(log_start_offset, segments.first.base_offset)
+        self.recovery_point = max(recovery_point, self.log_start_offset)
+        self.last_flushed_ms = world.clock.now_ms()
+        self._high_watermark = OffsetMetadata(self.log_start_offset)
+        self._first_unstable: OffsetMetadata | None = None
+        self.is_closed = False
+        self.truncation_count = 0
+        """Grows with every truncation: a cleaner that sees it change starts over."""
+        self._metadata_file = PartitionMetadata(world.disk, f"{directory}/{names.PARTITION_METADATA}")
+        self.topic_id = topic_id
+        self._update_first_unstable()
+
+    def __repr__(self) -> str:
+        return (
+            f"Log({self.directory!r}, log_start_offset={self.log_start_offset}, "
+            f"high_watermark={self.high_watermark}, log_end_offset={self.log_end_offset})"
+        )
+
+    # Where it begins, ends and may be seen
+
+    @property
+    def end(self) -> OffsetMetadata:
+        active = self.segments.active
+        return OffsetMetadata(self.log_end_offset, active.base_offset, active.size)
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark.offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest transaction that is not decided, or whose decision is not replicated yet."""
+        return None if self._first_unstable is None else self._first_unstable.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self._first_unstable
+        if unstable is not None and unstable.offset < self._high_watermark.offset:
+            return unstable.offset
+        return self._high_watermark.offset
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def unflushed_count(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def is_future(self) -> bool:
+        return self.directory.endswith(names.FUTURE_DIR)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, kept within the log; returns what it became."""
+        if offset < self.log_start_offset:
+            self._set_high_watermark(OffsetMetadata(self.log_start_offset))
+        elif offset >= self.log_end_offset:
+            self._set_high_watermark(self.end)
+        else:
+            self._set_high_watermark(OffsetMetadata(offset))
+        return self._high_watermark.offset
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Raise the high watermark to `offset`; False when it is there or beyond already."""
+        assert offset <= self.log_end_offset, f"{self}: high watermark {offset} is beyond the log end"
+        if offset <= self._high_watermark.offset:
+            return False
+        self._set_high_watermark(self.end if offset == self.log_end_offset else OffsetMetadata(offset))
+        return True
+
+    def _set_high_watermark(self, value: OffsetMetadata) -> None:
+        if value.offset < self._high_watermark.offset:
+            log.warning(
+                "[Log %s] Non-monotonic update of high watermark from %d to %d",
+                self.partition, self._high_watermark.offset, value.offset,
+            )  # fmt: skip
+        self._high_watermark = value
+        self.producers.on_high_watermark_updated(value.offset)
+        self._update_first_unstable()
+
+    def _update_first_unstable(self) -> None:
+        unstable = self.producers.first_unstable_offset
+        if unstable is not None and unstable.offset < self.log_start_offset:
+            unstable = OffsetMetadata(self.log_start_offset)
+        self._first_unstable = unstable
+
+    def _complete(self, value: OffsetMetadata) -> OffsetMetadata:
+        """The same offset with its place in the files, where it has one."""
+        if not value.is_offset_only:
+            return value
+        try:
+            return self._read(value.offset, bytes_max=1, end=self.end, at_least_one=False).start
+        except OffsetOutOfRange:
+            return value
+
+    def _high_watermark_place(self) -> OffsetMetadata:
+        if self._high_watermark.is_offset_only:
+            self._high_watermark = self._complete(self._high_watermark)
+        return self._high_watermark
+
+    def _last_stable_place(self) -> OffsetMetadata:
+        unstable = self._first_unstable
+        if unstable is None or unstable.offset >= self._high_watermark.offset:
+            return self._high_watermark_place()
+        if unstable.is_offset_only:
+            self._first_unstable = unstable = self._complete(unstable)
+        return unstable
+
+    # Append
+
+    def append_as_leader(
+        self,
+        data: Buffer,
+        *,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification_guard: object | None = None,
+        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
+    ) -> AppendInfo:
+        """Append one batch, giving it the next offsets and the leader's epoch. A writable `data` is stamped in place.
+
+        A batch of an idempotent producer that is already in the log is answered with the offsets it has there.
+        `RAFT_LEADER` batches come with their offsets and epoch set, and there may be several.
+        """
+        self._check_usable()
+        view = memoryview(data)
+        if origin is AppendOrigin.RAFT_LEADER:
+            return self._append_given(view, leader_epoch=leader_epoch, origin=origin)
+        batch = only_batch(view, self.partition)
+        if batch is None:
+            return AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0)
+        config = self.config
+        now_ms = self._world.clock.now_ms()
+        check_batch(batch, partition=self.partition, config=config, origin=origin)
+        view, batch = accept(
+            view,
+            batch,
+            partition=self.partition,
+            config=config,
+            base_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+        )
+        return self._append_batches(
+            view[batch.position : batch.position + batch.size] if batch.size != len(view) else view,
+            [batch],
+            max_timestamp=batch.max_timestamp,
+            append_time_ms=now_ms if config.is_append_time else NO_TIMESTAMP,
+            now_ms=now_ms,
+            origin=origin,
+            verification_guard=verification_guard,
+            transaction_version=transaction_version,
+        )
+
+    def append_as_follower(self, data: Buffer, *, leader_epoch: int) -> AppendInfo:
+        """Append batches as they came from the leader, offsets and epochs and all.
+
+        Batches of a newer epoch than this replica knows are left out: they may be ones the leader will lose
+        (KAFKA-18723). A cut-off batch at the end is left out too.
+        """
+        self._check_usable()
+        return self._append_given(memoryview(data), leader_epoch=leader_epoch, origin=AppendOrigin.REPLICATION)
+
+    def _append_given(self, view: memoryview, *, leader_epoch: int, origin: AppendOrigin) -> AppendInfo:
+        taken: list[Batch] = []
+        last_offset = -1
+        max_timestamp = NO_TIMESTAMP
+        size = 0
+        for batch in batches(view):
+            if origin is AppendOrigin.RAFT_LEADER and batch.leader_epoch != leader_epoch:
+                raise InvalidRecord(
+                    f"Append from Raft leader did not set the batch epoch correctly, expected {leader_epoch} "
+                    f"but the batch has {batch.leader_epoch}"
+                )
+            if origin is AppendOrigin.REPLICATION and batch.leader_epoch > leader_epoch:
+                log.info(
+                    "[Log %s] Skipping batches from offset %d: their leader epoch %d is higher than the replica's, %d",
+                    self.partition, batch.base_offset, batch.leader_epoch, leader_epoch,
+                )  # fmt: skip
+                break
+            if batch.last_offset <= last_offset:
+                raise OffsetsOutOfOrder(
+                    f"Out of order offsets found in append to {self.partition}: {batch.last_offset} after {last_offset}"
+                )
+            if not batch.check_crc():
+                raise CorruptMessage(
+                    f"Record is corrupt (stored crc = {batch.crc}) in topic partition {self.partition}"
+                )
+            last_offset = batch.last_offset
+            max_timestamp = max(max_timestamp, batch.max_timestamp)
+            size += batch.size
+            taken.append(batch)
+        if not taken:
+            return AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0)
+        if taken[0].base_offset < self.log_end_offset:
+            raise UnexpectedAppendOffset(
+                f"Unexpected offset in append to {self.partition}. First offset {taken[0].base_offset} is less than "
+                f"the next offset {self.log_end_offset}. Last offset in append: {last_offset}. "
+                f"Log start offset = {self.log_start_offset}",
+                taken[0].base_offset,
+                last_offset,
+            )
+        return self._append_batches(
+            view[:size],
+            taken,
+            max_timestamp=max_timestamp,
+            append_time_ms=NO_TIMESTAMP,
+            now_ms=self._world.clock.now_ms(),
+            origin=origin,
+            verification_guard=None,
+            transaction_version=TRANSACTION_VERSION_UNKNOWN,
+        )
+
+    def _append_batches(
+        self,
+        data: memoryview,
+        taken: list[Batch],
+        *,
+        max_timestamp: int,
+        append_time_ms: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        verification_guard: object | None,
+        transaction_version: int,
+    ) -> AppendInfo:
+        first, last = taken[0], taken[-1]
+        size = len(data)
+        config = self.config
+        try:
+            for batch in taken:
+                if batch.leader_epoch != self.epochs.latest_epoch and batch.leader_epoch >= 0:
+                    self.epochs.assign(batch.leader_epoch, batch.base_offset)
+            if size > config.segment_size_max:
+                raise RecordListTooLarge(
+                    f"Message batch size is {size} bytes in append to partition {self.partition}, which exceeds the "
+                    f"maximum configured segment size of {config.segment_size_max}"
+                )
+            segment = self.segments.active
+            last_offset = last.base_offset + last.last_offset_delta
+            if segment.should_roll(
+                config, size=size, max_timestamp=max_timestamp, last_offset=last_offset, now_ms=now_ms
+            ):
+                segment = self.roll(first.base_offset)
+            update = None
+            if any(batch.producer_id >= 0 for batch in taken):
+                update = self.producers.analyze(
+                    taken,
+                    segment_base_offset=segment.base_offset,
+                    position=segment.size,
+                    origin=origin,
+                    verification_guard=verification_guard,
+                    transaction_version=transaction_version,
+                )
+                if update.duplicate is not None:
+                    known = update.duplicate
+                    return AppendInfo(
+                        known.first_offset, known.last_offset, max_timestamp, known.timestamp,
+                        self.log_start_offset, 0, True,
+                    )  # fmt: skip
+            segment.append(data, taken)
+            # From here on the records are in the log. The end moves first, so that whatever fails below cannot make
+            # the next append reuse their offsets.
+            self.log_end_offset = last_offset + 1
+            if update is not None:
+                self.producers.apply(update)
+                for completed in update.completed:
+                    end_transaction(self.producers, completed, segment)
+                if update.appends is not None:
+                    self._update_first_unstable()
+            self.producers.map_end_offset = last_offset + 1
+            if last_offset + 1 - self.recovery_point >= config.flush_messages:
+                self.flush()
+        except OSError as error:
+            self.log_dir.fail(f"appending records to {self.partition}", error)
+        return AppendInfo(first.base_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size)
+
+    # Read
+
+    def read(
+        self, offset: int, *, bytes_max: int, isolation: Isolation = Isolation.HIGH_WATERMARK, at_least_one: bool = True
+    ) -> LogRead:
+        """The batches from the one that holds `offset` on, up to `bytes_max` bytes and to what `isolation` allows.
+
+        `at_least_one` lets a first batch through that alone exceeds the limit. `OffsetOutOfRange` below the log start
+        and beyond the log end.
+        """
+        self._check_usable()
+        if offset < self.log_start_offset:
+            raise OffsetOutOfRange(
+                f"Received request for offset {offset} for partition {self.partition}, but we only have log segments "
+                f"starting from offset: {self.log_start_offset}."
+            )
+        match isolation:
+            case Isolation.LOG_END:
+                end = self.end
+            case Isolation.HIGH_WATERMARK:
+                end = self._high_watermark_place()
+            case Isolation.TXN_COMMITTED:
+                end = self._last_stable_place()
+        found = self._read(offset, bytes_max=bytes_max, end=end, at_least_one=at_least_one)
+        if isolation is Isolation.TXN_COMMITTED:
+            return found._replace(aborted=self._aborted_in(offset, found))
+        return found
+
+    def _read(self, offset: int, *, bytes_max: int, end: OffsetMetadata, at_least_one: bool) -> LogRead:
+        segment = self.segments.floor(offset)
+        if segment is None or offset > self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Received request for offset {offset} for partition {self.partition}, but we only have log segments "
+                f"upto {self.log_end_offset}."
+            )
+        if offset == end.offset:
+            return LogRead(end, None, False, None)
+        if offset > end.offset:
+            return LogRead(self._complete(OffsetMetadata(offset)), None, False, None)
+        try:
+            while segment is not None:
+                position_max: int | None
+                if segment.base_offset < end.segment_base_offset:
+                    position_max = segment.size
+                elif segment.base_offset == end.segment_base_offset and not end.is_offset_only:
+                    position_max = end.position
+                else:
+                    position_max = None
+                read = segment.read(offset, bytes_max=bytes_max, position_max=position_max, at_least_one=at_least_one)
+                if read is not None:
+                    start = OffsetMetadata(offset, segment.base_offset, read.position)
+                    return LogRead(start, read.slice, read.first_batch_incomplete, None)
+                segment = self.segments.higher(segment.base_offset)
+        except OSError as error:
+            self.log_dir.fail(f"reading from {self.partition}", error)
+        # The offset is in range, but compaction has left nothing at or above it.
+        return LogRead(self.end, None, False, None)
+
+    def _aborted_in(self, offset: int, found: LogRead) -> list[AbortedTxn]:
+        """The aborted transactions that may have records among those found: a reader has to leave them out."""
+        segment = self.segments.floor(found.start.segment_base_offset)
+        if found.slice is None or segment is None:
+            return []
+        entry = segment.offset_index.ceiling_of_position(found.slice.position + found.slice.size)
+        if entry is not None:
+            upper_bound = entry.offset
+        else:
+            following = self.segments.higher(segment.base_offset)
+            upper_bound = self.log_end_offset if following is None else following.base_offset
+        return self.aborted_transactions(offset, upper_bound, from_segment=segment)
+
+    def aborted_transactions(
+        self, start_offset: int, upper_bound_offset: int, *, from_segment: Segment | None = None
+    ) -> list[AbortedTxn]:
+        """Aborted transactions that overlap [start, upper bound), from every segment that may know of one."""
+        segment = from_segment or self.segments.floor(start_offset)
+        aborted: list[AbortedTxn] = []
+        while segment is not None:
+            found, is_complete = segment.txn_index.collect_aborted(start_offset, upper_bound_offset)
+            aborted += found
+            if is_complete:
+                break
+            segment = self.segments.higher(segment.base_offset)
+        return aborted
+
+    def offset_for_timestamp(self, timestamp: int) -> TimedOffset | None:
+        """The first record at or after a time, or the place a `SpecialTimestamp` asks for; None when there is none."""
+        self._check_usable()
+        try:
+            match timestamp:
+                case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
+                    earliest = self.epochs.earliest_entry
+                    is_known = earliest is not None and earliest.start_offset <= self.log_start_offset
+                    epoch = earliest.epoch if earliest is not None and is_known else None
+                    return TimedOffset(NO_TIMESTAMP, self.log_start_offset, epoch)
+                case SpecialTimestamp.LATEST:
+                    return TimedOffset(NO_TIMESTAMP, self.log_end_offset, self.epochs.latest_epoch)
+                case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
+                    return TimedOffset(NO_TIMESTAMP, -1, -1)  # no remote tier, so nothing is in it or waits for it
+                case SpecialTimestamp.MAX_TIMESTAMP:
+                    # The first of equals: a later segment must have a larger timestamp to be asked.
+                    newest = max(self.segments, key=lambda segment: segment.max_timestamp.timestamp)
+                    return newest.find_max_timestamp()
+            for segment in self.segments:
+                if segment.largest_timestamp >= timestamp:
+                    return segment.find_by_timestamp(timestamp, self.log_start_offset)
+        except OSError as error:
+            self.log_dir.fail(f"fetching offset by timestamp for {self.partition}", error)
+        return None
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
+        """The largest epoch at or below the one asked for, and where it ends; None when it is not known."""
+        epoch, offset = self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
+        return None if offset < 0 else (epoch, offset)
+
+    # Roll and flush
+
+    def roll(self, expected_offset: int = 0) -> Segment:
+        """Close the active segment and begin a new one at the log end, or beyond it at `expected_offset`."""
+        self._check_usable()
+        try:
+            offset = max(expected_offset, self.log_end_offset)
+            active = self.segments.active
+            if active.base_offset == offset and active.size == 0:
+                # Rolled while empty because an index was full: begin the same segment anew (KAFKA-6388).
+                self._retire([active])
+                segment = Segment.create(self._world, self.directory, offset, self.config)
+                self.segments.add(segment)
+                return segment
+            assert offset > active.base_offset, f"{self}: rolling to {offset}, at or below {active}"
+            for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+                path = f"{self.directory}/{names.offset_name(offset)}{suffix}"
+                if self._world.disk.exists(path):
+                    log.warning(
+                        "[Log %s] Newly rolled segment file %s already exists; deleting it", self.partition, path
+                    )
+                    self._world.disk.remove(path)
+            active.on_become_inactive()
+            segment = Segment.create(self._world, self.directory, offset, self.config)
+            self.segments.add(segment)
+            # A snapshot at the new segment's start lets recovery begin there instead of reading what came before.
+            self.producers.map_end_offset = offset
+            snapshot = self.producers.take_snapshot(sync=False)
+            if self._high_watermark.offset >= self.log_end_offset:
+                self._set_high_watermark(self.end)
+            self._chores.later(
+                0, f"flush of {self.partition} up to {offset}", lambda: self._plan_roll_flush(offset, snapshot)
+            )
+        except OSError as error:
+            self.log_dir.fail(f"rolling a segment for {self.partition}", error)
+        log.info("[Log %s] Rolled new log segment at offset %d", self.partition, offset)
+        return segment
+
+    def _plan_roll_flush(self, offset: int, snapshot: str | None) -> SyncPlan | None:
+        if self.is_closed or self.log_dir.is_offline:
+            return None
+        plan = self.plan_flush(offset)
+        if plan is not None and snapshot is not None and self._world.disk.exists(snapshot):
+            plan.files.append(self._world.disk.open(snapshot))
+            snapshot_file = plan.files[-1]
+            on_done = plan.on_done
+
+            def done() -> None:
+                snapshot_file.close()
+                on_done()
+
+            plan.on_done = done
+        return plan
+
+    def plan_flush(self, offset: int | None = None, *, including_active: bool = False) -> SyncPlan | None:
+        """What to sync so that everything below `offset` (the log end by default) survives a power cut."""
+        upper = self.log_end_offset if offset is None else offset
+        if upper + including_active <= self.recovery_point:
+            return None
+        recovery_point = self.recovery_point
+        covered = self.segments.covering(recovery_point, upper + including_active)
+        plan = SyncPlan(self._world.disk, on_done=lambda: self._mark_flushed(upper))
+        for segment in covered:
+            plan.files += segment.files_to_sync()
+        # The names of new segments are part of what has to survive.
+        if any(segment.base_offset >= recovery_point for segment in covered):
+            plan.directories.append(self.directory)
+        return plan
+
+    def _mark_flushed(self, offset: int) -> None:
+        if offset > self.recovery_point:
+            self.recovery_point = offset
+            self.last_flushed_ms = self._world.clock.now_ms()
+
+    def flush(self, offset: int | None = None, *, including_active: bool = False) -> None:
+        """Return when everything below `offset` (the log end by default) is on the device."""
+        self._check_usable()
+        try:
+            plan = self.plan_flush(offset, including_active=including_active)
+            if plan is not None:
+                plan.run()
+        except OSError as error:
+            self.log_dir.fail(f"flushing {self.partition}", error)
+
+    # Cut at either end
+
+    def delete_records(self, offset: int) -> bool:
+        """Raise the log start: what is below is gone for readers at once, and from disk with the next retention run."""
+        return self.advance_log_start(offset, "client delete records request")
+
+    def advance_log_start(self, offset: int, reason: str) -> bool:
+        self._check_usable()
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(
+                f"Cannot increment the log start offset to {offset} of partition {self.partition} since it is larger "
+                f"than the high watermark {self.high_watermark}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
+        log.info("[Log %s] Incremented log start offset to %d due to %s", self.partition, offset, reason)
+        try:
+            self.epochs.truncate_from_start(offset)
+            self.producers.on_log_start_offset_incremented(offset)
+        except OSError as error:
+            self.log_dir.fail(f"moving the log start of {self.partition}", error)
+        self._update_first_unstable()
+        return True
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything at or above `offset`; False when there was nothing."""
+        self._check_usable()
+        assert offset >= 0, f"{self}: cannot truncate to {offset}"
+        if offset < self.high_watermark:
+            log.warning(
+                "[Log %s] Truncating to offset %d below high watermark %d", self.partition, offset, self.high_watermark
+            )
+        try:
+            if offset >= self.log_end_offset:
+                # An epoch may have been opened here without a record of it; the new leader's history decides.
+                self.epochs.truncate_from_end(self.log_end_offset)
+                return False
+            log.info("[Log %s] Truncating to offset %d", self.partition, offset)
+            self.truncation_count += 1
+            if self.segments.first.base_offset > offset:
+                self._restart_at(offset, log_start_offset=offset)
+                return True
+            dropped = self.segments.above(offset)
+            self._remove(dropped, "truncation")
+            self.segments.active.truncate_to(offset)
+            self.log_end_offset = offset
+            self.recovery_point = min(self.recovery_point, offset)
+            self.epochs.truncate_from_end(offset)
+            self.log_start_offset = min(offset, self.log_start_offset)
+            self._rebuild_producers(offset)
+            if self.high_watermark >= offset:
+                self._set_high_watermark(self.end)
+            else:
+                self._update_first_unstable()
+            return True
+        except OSError as error:
+            self.log_dir.fail(f"truncating {self.partition} to offset {offset}", error)
+
+    def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None) -> None:
+        """Drop everything and begin again at `offset`."""
+        self._check_usable()
+        self.truncation_count += 1
+        try:
+            self._restart_at(offset, log_start_offset=offset if log_start_offset is None else log_start_offset)
+        except OSError as error:
+            self.log_dir.fail(f"truncating the entire log of {self.partition}", error)
+
+    def _restart_at(self, offset: int, *, log_start_offset: int) -> None:
+        old = list(self.segments)
+        for segment in old:
+            self.segments.remove(segment)
+        self._retire(old)
+        self._drop_snapshots(old)
+        self.segments.add(Segment.create(self._world, self.directory, offset, self.config))
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs.clear_and_flush()
+        self.producers.truncate_fully_and_start_at(offset)
+        self.log_start_offset = log_start_offset
+        self._rebuild_producers(offset)
+        self._set_high_watermark(self.end)
+
+    def _rebuild_producers(self, end_offset: int) -> None:
+        rebuild_producer_state(
+            self.producers,
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            end_offset=end_offset,
+            now_ms=self._world.clock.now_ms(),
+        )
+
+    def delete_segments(self, deletable: Sequence[Segment], reason: str) -> int:
+        """Delete the oldest segments. At least one always stays: when all may go, an empty one is begun first."""
+        gone = list(deletable)
+        if not gone:
+            return 0
+        self._check_usable()
+        if len(gone) == len(self.segments):
+            begun = self.roll()
+            if gone[-1].base_offset == begun.base_offset:
+                gone.pop()  # the empty active segment was replaced by itself
+        if gone:
+            following = self.segments.higher(gone[-1].base_offset)
+            assert following is not None, f"{self}: no segment is left after {gone[-1]}"
+            self.advance_log_start(following.base_offset, "segment deletion")
+            try:
+                self._remove(gone, reason)
+            except OSError as error:
+                self.log_dir.fail(f"deleting segments of {self.partition}", error)
+        return len(deletable)
+
+    def _remove(self, segments: Sequence[Segment], reason: str) -> None:
+        if segments:
+            log.info(
+                "[Log %s] Deleting segments due to %s: %s", self.partition, reason, [s.base_offset for s in segments]
+            )
+        for segment in segments:
+            self.segments.remove(segment)
+        self._retire(segments)
+        self._drop_snapshots(segments)
+
+    def _retire(self, segments: Sequence[Segment]) -> None:
+        """Mark files as deleted at once, and remove them when no reader can have them open any more."""
+        retire_segments(segments, self._chores, self.config)
+
+    def _drop_snapshots(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            path = self.producers.remove_and_mark_snapshot_for_deletion(segment.base_offset)
+            if path is not None:
+                remove_later(self._world.disk, path, self._chores, self.config)
+
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+        """Put `.cleaned` segments in the place of the ones they were made from, so that no crash loses either."""
+        self._check_usable()
+        try:
+            dropped = swap_in(self._world.disk, self.directory, self.segments, new, old, self._chores, self.config)
+            self._drop_snapshots(dropped)
+        except OSError as error:
+            self.log_dir.fail(f"replacing segments of {self.partition}", error)
+
+    # Life
+
+    def update_config(self, config: LogConfig) -> None:
+        self.config = config
+
+    def assign_topic_id(self, topic_id: Uuid) -> None:
+        """Write the topic's id beside the log, before any record is."""
+        if self.topic_id is None:
+            self.topic_id = topic_id
+            try:
+                self._metadata_file.write(topic_id)
+            except OSError as error:
+                self.log_dir.fail(f"writing partition metadata of {self.partition}", error)
+        elif self.topic_id != topic_id:
+            raise InconsistentTopicId(
+                f"Tried to assign topic ID {topic_id} to log for topic partition {self.partition}, but log already "
+                f"contained topic ID {self.topic_id}"
+            )
+
+    def rename_directory(self, name: str) -> None:
+        """The partition's directory gets another name: it is to be deleted, or a future copy takes its place."""
+        self._check_usable()
+        directory = f"{self.directory.rpartition('/')[0]}/{name}"
+        try:
+            self._world.disk.rename(self.directory, directory)
+            self._world.disk.sync_dir(directory.rpartition("/")[0])
+        except OSError as error:
+            self.log_dir.fail(f"renaming the directory of {self.partition}", error)
+        self.directory = directory
+        for segment in self.segments:
+            segment.move_to(directory)
+        self.producers.move_to(directory)
+        self.epochs.move_to(directory)
+        self._metadata_file = PartitionMetadata(self._world.disk, f"{directory}/{names.PARTITION_METADATA}")
+
+    def remove_expired_producers(self) -> None:
+        self.producers.remove_expired(self._world.clock.now_ms())
+
+    def close(self) -> None:
+        """Bring every file to its final form: with a clean-shutdown marker, the next start reads nothing again."""
+        if self.is_closed:
+            return
+        self.log_dir.check_online()
+        try:
+            self.epochs.flush()
+            self.producers.take_snapshot()
+            for segment in self.segments:
+                segment.close()
+        except OSError as error:
+            self.log_dir.fail(f"closing {self.partition}", error)
+        self.is_closed = True
+
+    def abandon(self) -> None:
+        """Give the descriptors back and write nothing: the directory has failed."""
+        self.is_closed = True
+        for segment in self.segments:
+            segment.abandon()
+
+    def delete(self) -> None:
+        """Remove the directory and everything in it."""
+        self.abandon()
+        try:
+            self._world.disk.remove_tree(self.directory)
+        except OSError as error:
+            self.log_dir.fail(f"deleting the log of {self.partition}", error)
+
+    def _check_usable(self) -> None:
+        if self.is_closed or self.log_dir.failure is not None:
+            self.log_dir.check_online()
+            raise KafkaStorageError(f"The log of {self.partition} is already closed")

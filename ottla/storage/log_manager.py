@@ -1,0 +1,390 @@
+"""All logs of a node, over one or several log directories.
+
+Promises: a directory is used by one process at a time (`.lock`); a directory whose device fails goes offline alone,
+and the logs in the others go on; checkpoints are written before what they vouch for can be forgotten; after
+`shutdown` the next start needs no recovery (`.kafka_cleanshutdown`), and until then it will do one.
+
+It is synchronous. Whoever drives it calls `run_chores`, `delete_old_segments`, `flush_due`, `checkpoint` and, through
+`cleaner`, compaction, each on its schedule. Called by the node and by tests.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ottla.config import CleanupPolicy, LogConfig
+from ottla.errors import KafkaStorageError, LogDirNotFound
+from ottla.storage import names
+from ottla.storage.checkpoint import OffsetCheckpoint
+from ottla.storage.chores import Chores
+from ottla.storage.clean_shutdown import CleanShutdownFile
+from ottla.storage.damage import DamagedFile
+from ottla.storage.loader import load_log
+from ottla.storage.log import Log
+from ottla.storage.log_dir import LogDir
+from ottla.storage.producer_state import ProducerStateConfig
+from ottla.storage.retention import delete_old_segments
+from ottla.types import TopicPartition, Uuid
+from ottla.world import Lock, World
+
+log = logging.getLogger(__name__)
+
+ConfigOf = Callable[[str], LogConfig]
+
+
+class LogManager:
+    def __init__(
+        self,
+        world: World,
+        directories: Sequence[str],
+        *,
+        config_of: ConfigOf | None = None,
+        producer_config: ProducerStateConfig | None = None,
+    ) -> None:
+        """`config_of` gives a topic's settings; without it every topic has the defaults."""
+        self._world = world
+        self._config_of = config_of or (lambda topic: LogConfig())
+        self._producer_config = producer_config or ProducerStateConfig()
+        self.chores = Chores(world.clock)
+        self.directories = [LogDir(path) for path in directories]
+        paths = [directory.path for directory in self.directories]
+        if len(set(paths)) != len(paths):
+            raise ValueError(f"Duplicate log directory found: {', '.join(paths)}")
+        self._locks: dict[str, Lock] = {}
+        self._loaded: set[str] = set()
+        self._cordoned: set[str] = set()
+        self.logs: dict[TopicPartition, Log] = {}
+        self.future_logs: dict[TopicPartition, Log] = {}
+        self.stray_logs: dict[TopicPartition, Log] = {}
+
+    # Start
+
+    def start(self, *, is_stray: Callable[[Log], bool] = lambda _: False) -> None:
+        """Lock every directory and open every log in it. `is_stray` says which logs the cluster no longer knows.
+
+        Raises `KafkaStorageError` when another process holds a directory, or when none is left that works.
+        """
+        for directory in self.directories:
+            try:
+                if not self._world.disk.exists(directory.path):
+                    log.info("[LogManager] Log directory %s not found, creating it.", directory.path)
+                    self._world.disk.make_dirs(directory.path)
+                self._locks[directory.path] = self._world.disk.lock(f"{directory.path}/{names.LOCK}")
+            except BlockingIOError:
+                self._unlock()
+                raise KafkaStorageError(
+                    f"Failed to acquire lock on file {names.LOCK} in {directory.path}. "
+                    "Another process is using this directory."
+                ) from None
+            except OSError as error:
+                self._offline(directory, "creating or locking the directory", error)
+        for directory in self.live_directories:
+            try:
+                self._load_directory(directory, is_stray)
+            except OSError as error:
+                self._offline(directory, "loading logs", error)
+        if not self.live_directories:
+            self._unlock()
+            raise KafkaStorageError(
+                f"None of the specified log dirs {', '.join(d.path for d in self.directories)} can be used: "
+                + "; ".join(f"{d.path}: {d.failure}" for d in self.directories)
+            )
+
+    @property
+    def live_directories(self) -> list[LogDir]:
+        return [directory for directory in self.directories if not directory.is_offline]
+
+    def _offline(self, directory: LogDir, doing: str, error: OSError) -> None:
+        try:
+            directory.fail(doing, error)
+        except KafkaStorageError:
+            self.handle_failures()
+
+    def _load_directory(self, directory: LogDir, is_stray: Callable[[Log], bool]) -> None:
+        disk = self._world.disk
+        marker = CleanShutdownFile(disk, directory.path)
+        was_clean = marker.exists()
+        if was_clean:
+            # Gone before anything is opened: a crash from here on is one (KAFKA-10471).
+            marker.delete()
+        recovery_points = self._read_checkpoint(directory, names.RECOVERY_POINT_CHECKPOINT)
+        log_starts = self._read_checkpoint(directory, names.LOG_START_CHECKPOINT)
+        high_watermarks = self._read_checkpoint(directory, names.HIGH_WATERMARK_CHECKPOINT)
+        for name in disk.names(directory.path):
+            path = f"{directory.path}/{name}"
+            if not self._is_partition_dir(name, path):
+                continue
+            partition = names.parse_partition_dir(name)
+            if partition.topic == names.CLUSTER_METADATA_TOPIC:
+                continue  # the raft layer's own, opened by it
+            opened = load_log(
+                self._world,
+                directory,
+                path,
+                self._config_of(partition.topic),
+                self.chores,
+                partition=partition,
+                log_start_offset=log_starts.get(partition, 0),
+                recovery_point=recovery_points.get(partition, 0),
+                was_clean_shutdown=was_clean,
+                producer_config=self._producer_config,
+            )
+            opened.update_high_watermark(high_watermarks.get(partition, 0))
+            self._place(opened, name, is_stray)
+        self._loaded.add(directory.path)
+
+    def _is_partition_dir(self, name: str, path: str) -> bool:
+        if name == names.REMOTE_LOG_INDEX_CACHE or name.startswith("."):
+            return False
+        try:
+            self._world.disk.names(path)
+        except NotADirectoryError:
+            return False
+        return True
+
+    def _read_checkpoint(self, directory: LogDir, name: str) -> dict[TopicPartition, int]:
+        try:
+            return OffsetCheckpoint(self._world.disk, f"{directory.path}/{name}").read()
+        except DamagedFile as error:
+            # Starting from zero is safe for each of them: more is read again, nothing is trusted that should not be.
+            log.warning("[LogManager] %s; starting without it", error)
+            return {}
+
+    def _place(self, opened: Log, name: str, is_stray: Callable[[Log], bool]) -> None:
+        partition = opened.partition
+        if name.endswith(names.DELETE_DIR):
+            self._delete_later(opened)
+        elif name.endswith(names.STRAY_DIR):
+            log.warning("[LogManager] Loaded stray log %s", opened.directory)
+            self.stray_logs[partition] = opened
+        elif is_stray(opened):
+            opened.rename_directory(names.stray_dir(partition, self._unique()))
+            log.warning(
+                "[LogManager] Log of %s is not in the cluster any more; renamed to %s", partition, opened.directory
+            )
+            self.stray_logs[partition] = opened
+        else:
+            logs = self.future_logs if opened.is_future else self.logs
+            if partition in logs:
+                raise KafkaStorageError(
+                    f"Duplicate log directories for {partition} are found in both {opened.directory} and "
+                    f"{logs[partition].directory}. Delete the one in the log directory that is known to have failed."
+                )
+            logs[partition] = opened
+
+    # Logs
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        return self.logs.get(partition)
+
+    def create(
+        self,
+        partition: TopicPartition,
+        *,
+        topic_id: Uuid | None = None,
+        directory: str | None = None,
+        is_future: bool = False,
+    ) -> Log:
+        """The partition's log, begun now unless it exists; in `directory`, or in the live one with the fewest logs."""
+        logs = self.future_logs if is_future else self.logs
+        found = logs.get(partition)
+        if found is not None:
+            if topic_id is not None:
+                found.assign_topic_id(topic_id)
+            return found
+        if any(d.is_offline for d in self.directories) and directory is None and not self.live_directories:
+            raise KafkaStorageError(f"Can not create log for {partition} because all log directories are offline")
+        name = names.future_dir(partition, self._unique()) if is_future else names.partition_dir(partition)
+        failures = []
+        for candidate in self._candidates(directory):
+            try:
+                created = load_log(
+                    self._world,
+                    candidate,
+                    f"{candidate.path}/{name}",
+                    self._config_of(partition.topic),
+                    self.chores,
+                    partition=partition,
+                    was_clean_shutdown=True,
+                    topic_id=topic_id,
+                    producer_config=self._producer_config,
+                )
+                self._world.disk.sync_dir(candidate.path)
+            except OSError as error:
+                self._offline(candidate, f"creating the log of {partition}", error)
+                failures.append(str(error))
+                continue
+            logs[partition] = created
+            log.info("[LogManager] Created log for partition %s in %s", partition, created.directory)
+            return created
+        raise KafkaStorageError(f"No log directories available for {partition}. {'; '.join(failures)}")
+
+    def _candidates(self, directory: str | None) -> list[LogDir]:
+        if directory is not None:
+            chosen = [d for d in self.live_directories if d.path == directory.rstrip("/")]
+            if not chosen:
+                raise LogDirNotFound(f"The log directory {directory} is not one of this node's, or is offline")
+            return chosen
+        counts = {d.path: 0 for d in self.live_directories}
+        for one in (*self.logs.values(), *self.future_logs.values()):
+            if one.log_dir.path in counts:
+                counts[one.log_dir.path] += 1
+        usable = [d for d in self.live_directories if d.path not in self._cordoned] or self.live_directories[:1]
+        return sorted(usable, key=lambda d: counts[d.path])
+
+    def cordon(self, paths: Iterable[str]) -> None:
+        """Directories that get no new logs."""
+        self._cordoned = {path.rstrip("/") for path in paths}
+
+    def update_topic_config(self, topic: str) -> None:
+        """Read a topic's settings again and give them to its logs."""
+        config = self._config_of(topic)
+        for one in (*self.logs.values(), *self.future_logs.values()):
+            if one.partition.topic == topic:
+                one.update_config(config)
+
+    def delete(self, partition: TopicPartition, *, is_future: bool = False, is_stray: bool = False) -> None:
+        """Take a log out of service at once, under another name; its files go after `file.delete.delay.ms`."""
+        removed = (self.future_logs if is_future else self.logs).pop(partition, None)
+        if removed is None:
+            offline = [d.path for d in self.directories if d.is_offline]
+            if offline:
+                raise KafkaStorageError(
+                    f"Failed to delete log for {partition} because it may be in one of the offline directories "
+                    + ", ".join(offline)
+                )
+            return
+        if is_stray:
+            removed.rename_directory(names.stray_dir(partition, self._unique()))
+            self.stray_logs[partition] = removed
+        else:
+            removed.rename_directory(names.delete_dir(partition, self._unique()))
+            self._delete_later(removed)
+        self._checkpoint_directory(removed.log_dir)
+
+    def _delete_later(self, removed: Log) -> None:
+        log.info(
+            "[LogManager] Log for partition %s is scheduled for deletion in %s", removed.partition, removed.directory
+        )
+        self.chores.later(removed.config.file_delete_delay_ms, f"deletion of {removed.directory}", removed.delete)
+
+    def replace_with_future(self, partition: TopicPartition) -> None:
+        """A copy in another directory has caught up: it becomes the log, and the old one is deleted."""
+        current, future = self.logs.get(partition), self.future_logs.get(partition)
+        if current is None or future is None:
+            raise KafkaStorageError(f"The {'future' if current else 'current'} replica for {partition} is offline")
+        future.rename_directory(names.partition_dir(partition))
+        future.update_high_watermark(current.high_watermark)
+        del self.future_logs[partition]
+        self.logs[partition] = future
+        current.rename_directory(names.delete_dir(partition, self._unique()))
+        self._delete_later(current)
+        self._checkpoint_directory(current.log_dir)
+        self._checkpoint_directory(future.log_dir)
+
+    def _unique(self) -> str:
+        return f"{self._world.random.getrandbits(128):032x}"
+
+    # On schedule
+
+    def run_chores(self) -> int:
+        return self.chores.run_due()
+
+    def delete_old_segments(self) -> int:
+        """One round of retention; compacted logs have theirs from the cleaner, unless they delete too."""
+        count = 0
+        now_ms = self._world.clock.now_ms()
+        for one in (*self.logs.values(), *self.future_logs.values()):
+            if one.log_dir.is_offline or one.config.cleanup == CleanupPolicy.COMPACT:
+                continue
+            try:
+                count += delete_old_segments(one, now_ms)
+            except KafkaStorageError as error:
+                log.error("[LogManager] Retention of %s failed: %s", one.partition, error)
+        self.handle_failures()
+        return count
+
+    def flush_due(self) -> int:
+        """Flush every log whose oldest unflushed record is older than its `flush.ms`."""
+        count = 0
+        now_ms = self._world.clock.now_ms()
+        for one in (*self.logs.values(), *self.future_logs.values()):
+            if one.log_dir.is_offline or not one.unflushed_count:
+                continue
+            if now_ms - one.last_flushed_ms >= one.config.flush_ms:
+                try:
+                    one.flush()
+                    count += 1
+                except KafkaStorageError as error:
+                    log.error("[LogManager] Flush of %s failed: %s", one.partition, error)
+        self.handle_failures()
+        return count
+
+    def remove_expired_producers(self) -> None:
+        for one in (*self.logs.values(), *self.future_logs.values()):
+            one.remove_expired_producers()
+
+    def checkpoint(self) -> None:
+        """Write down recovery points, log starts and high watermarks."""
+        for directory in self.live_directories:
+            self._checkpoint_directory(directory)
+        self.handle_failures()
+
+    def _checkpoint_directory(self, directory: LogDir) -> None:
+        if directory.is_offline:
+            return
+        logs = {partition: one for partition, one in self.logs.items() if one.log_dir is directory}
+        log_starts = {
+            partition: one.log_start_offset
+            for partition, one in logs.items()
+            if one.log_start_offset > one.segments.first.base_offset
+        }
+        try:
+            self._write(directory, names.RECOVERY_POINT_CHECKPOINT, {p: one.recovery_point for p, one in logs.items()})
+            self._write(directory, names.LOG_START_CHECKPOINT, log_starts)
+            self._write(directory, names.HIGH_WATERMARK_CHECKPOINT, {p: one.high_watermark for p, one in logs.items()})
+        except OSError as error:
+            self._offline(directory, "writing checkpoints", error)
+
+    def _write(self, directory: LogDir, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        OffsetCheckpoint(self._world.disk, f"{directory.path}/{name}").write(offsets)
+
+    def handle_failures(self) -> list[LogDir]:
+        """Let go of the logs of directories that have gone offline; returns those directories."""
+        failed = [d for d in self.directories if d.is_offline]
+        for directory in failed:
+            for logs in (self.logs, self.future_logs, self.stray_logs):
+                for partition in [p for p, one in logs.items() if one.log_dir is directory]:
+                    logs.pop(partition).abandon()
+            lock = self._locks.pop(directory.path, None)
+            if lock is not None:
+                lock.release()
+        return failed
+
+    # Stop
+
+    def shutdown(self, *, broker_epoch: int = -1) -> None:
+        """Flush and close everything, write the checkpoints and the marker that says so, let the locks go."""
+        for directory in self.live_directories:
+            logs = [
+                one
+                for group in (self.logs, self.future_logs, self.stray_logs)
+                for one in group.values()
+                if one.log_dir is directory
+            ]
+            try:
+                for one in logs:
+                    one.flush(including_active=True)
+                    one.close()
+                self._checkpoint_directory(directory)
+                if directory.path in self._loaded and not directory.is_offline:
+                    CleanShutdownFile(self._world.disk, directory.path).write(broker_epoch)
+            except (OSError, KafkaStorageError) as error:
+                log.error("[LogManager] Shutdown of %s was not clean: %s", directory.path, error)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        for lock in self._locks.values():
+            lock.release()
+        self._locks.clear()
