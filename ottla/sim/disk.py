@@ -6,7 +6,7 @@ system lives on, so everything written is there.
 
 Promises: the same seed and the same operations leave the same bytes, on every machine and in every process. After
 `SimulatedCrash` every operation raises it again until `crash` or `process_crash`, so that no `finally` of the dying
-node changes what the next one finds; a file or a lock of the dead node raises it for ever. `close` and `release` alone
+node changes what the next one finds; an open file of the dead node raises it for ever. `close` and `release` alone
 stay silent. An operation costs a few microseconds, whatever the size of the file.
 
 Single-threaded, like the simulator. Paths are rooted at `/`, which exists; there are no links and no permissions.
