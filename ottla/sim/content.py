@@ -23,17 +23,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from random import Random
+from typing import NamedTuple
 
 SECTOR = 512
-
-
-class Chance(Protocol):
-    """The part of `random.Random` that the disk uses."""
-
-    def randrange(self, start: int, /) -> int: ...
-
-    def getrandbits(self, k: int, /) -> int: ...
 
 
 class Write(NamedTuple):
@@ -86,12 +79,12 @@ class Content:
         _resize(device, len(self.seen))
         self._pending.clear()
 
-    def fail_sync(self, chance: Chance) -> None:
+    def fail_sync(self, chance: Random) -> None:
         """What a failed `sync` leaves: any part of the data on the device, and nothing that would be tried again."""
         self._device = self._survivors(chance)[0]
         self._pending.clear()
 
-    def lose(self, chance: Chance) -> str:
+    def lose(self, chance: Random) -> str:
         """The power goes: what is on the device is now all there is. Says what became of the rest."""
         if not self._pending:
             told = "" if self.seen == self._device else "what a failed sync dropped is gone"
@@ -101,7 +94,7 @@ class Content:
         self.seen = bytearray(self._device)
         return told
 
-    def _survivors(self, chance: Chance) -> tuple[bytearray, str]:
+    def _survivors(self, chance: Random) -> tuple[bytearray, str]:
         """The file as the device would hold it if the power went now, and a line about it."""
         changes = self._pending
         sized = point(chance, len(changes))
@@ -148,7 +141,7 @@ def _resize(image: bytearray, size: int) -> None:
         image.extend(bytes(size - len(image)))
 
 
-def point(chance: Chance, count: int) -> int:
+def point(chance: Random, count: int) -> int:
     """How many of `count` ordered steps arrived: none and all are as likely as something between."""
     match chance.randrange(3):
         case 0:
@@ -159,7 +152,7 @@ def point(chance: Chance, count: int) -> int:
             return chance.randrange(count + 1)
 
 
-def _arrivals(changes: Sequence[Write | Resize], sized: int, chance: Chance) -> tuple[dict[int, int], Counter[str]]:
+def _arrivals(changes: Sequence[Write | Resize], sized: int, chance: Random) -> tuple[dict[int, int], Counter[str]]:
     """For each sector that reached the device, the last change it carried; and what became of the writes.
 
     The first `sized` changes of size arrived. Behind a cut that did not, sectors are new ones that no size leads to.
@@ -190,7 +183,7 @@ def _arrivals(changes: Sequence[Write | Resize], sized: int, chance: Chance) -> 
 _KEPT, _LOST, _HEAD, _SOME = range(4)
 
 
-def _fates(count: int, chance: Chance) -> list[int]:
+def _fates(count: int, chance: Random) -> list[int]:
     """What happens to each of `count` changes: all kept, all lost, those up to a point kept, or each its own way."""
     match chance.randrange(4):
         case 0:
@@ -204,7 +197,7 @@ def _fates(count: int, chance: Chance) -> list[int]:
             return [chance.randrange(4) for _ in range(count)]
 
 
-def _sectors(first: int, last: int, fate: int, chance: Chance) -> Sequence[int]:
+def _sectors(first: int, last: int, fate: int, chance: Random) -> Sequence[int]:
     """Which of the sectors `first..last` arrive, under a fate."""
     if fate == _KEPT:
         return range(first, last + 1)

@@ -17,8 +17,8 @@ from __future__ import annotations
 import errno
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
+from random import Random
 
-from ottla.sim.content import Chance
 from ottla.sim.faults import Fault, FaultPlan, Kind, Moment, SimulatedCrash
 from ottla.sim.tree import Change, DirNode, FileNode, Tree, failure
 from ottla.types import Buffer
@@ -31,7 +31,7 @@ TRACE_MAX = 10_000
 class VirtualDisk:
     """One node's disk."""
 
-    def __init__(self, chance: Chance, clock: Clock, *, capacity_bytes: int | None = None) -> None:
+    def __init__(self, chance: Random, clock: Clock, *, capacity_bytes: int | None = None) -> None:
         """`chance` is a seeded `random.Random`, drawn from only when something goes wrong."""
         self._chance = chance
         self._clock = clock

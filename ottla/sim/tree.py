@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from random import Random
 from typing import NamedTuple
 
-from ottla.sim.content import Chance, Content, point
+from ottla.sim.content import Content, point
 
 
 class FileNode:
@@ -207,7 +208,7 @@ class Tree:
             _bring(change)
         self._journal = rest[::-1]
 
-    def lose(self, chance: Chance) -> list[str]:
+    def lose(self, chance: Random) -> list[str]:
         """The power goes: the names on the device are now all there are, the unsynced ones up to some point of each
         directory. Says what happened to every pending change."""
         left: dict[DirNode, int] = {}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from random import Random
 
 from ottla.sim.clock import VirtualClock
-from ottla.sim.content import Chance
 from ottla.sim.disk import VirtualDisk
 from ottla.world import World
 
@@ -19,8 +18,7 @@ class VirtualWorld(World):
     disk: VirtualDisk
 
 
-def virtual_world(random: Chance) -> VirtualWorld:
+def virtual_world(random: Random) -> VirtualWorld:
     """One node's world, everything in it driven by this seeded `random.Random`."""
     clock = VirtualClock()
-    # `World` asks for a `random.Random`, a name that only the world's own layer imports.
-    return VirtualWorld(clock=clock, disk=VirtualDisk(random, clock), random=cast(Any, random))
+    return VirtualWorld(clock=clock, disk=VirtualDisk(random, clock), random=random)
