@@ -1,0 +1,1 @@
+"""Messages that travel or lie inside others: control records, group protocols, principals, the quorum state."""
