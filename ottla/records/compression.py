@@ -59,7 +59,7 @@ def _load(data: Buffer, bytes_max: int) -> bytes:
 # --- gzip ---
 
 _GZIP_WINDOW_BITS = 31  # the largest window (15), plus 16 for gzip's header and trailer
-_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b\x08"  # with the one method there is
 _ISAL_LEVEL_MAX = 3
 
 
@@ -106,6 +106,7 @@ def _gunzip(data: Buffer, bytes_max: int) -> bytes:
 # --- snappy: raw blocks, each with its size before it, behind the header of Java's SnappyOutputStream ---
 
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_MAGIC_HEAD = _SNAPPY_MAGIC[:4]  # all that Java asks of a header where a block's size could stand
 _SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)  # the version, and the oldest one that can read it
 _SNAPPY_VERSION_MIN = 1
 _SNAPPY_BLOCK_SIZE = 32 * 1024
@@ -130,12 +131,11 @@ def _unsnap(data: Buffer, bytes_max: int) -> bytes:
     if len(stream) < len(_SNAPPY_HEADER) or not stream.startswith(_SNAPPY_MAGIC):
         # Some old clients sent one raw block without any framing, and Java still reads that.
         return _unsnap_block(stream, bytes_max, bytes_max)
-    _check_snappy_version(stream, 0)
     parts: list[bytes] = []
     room = bytes_max
     position = len(_SNAPPY_HEADER)
     while len(stream) - position >= _INT32.size:
-        if stream.startswith(_SNAPPY_MAGIC, position):  # streams may follow one another, each with its header
+        if stream.startswith(_SNAPPY_MAGIC_HEAD, position):  # streams may follow one another, each with its header
             _check_snappy_version(stream, position)
             position += len(_SNAPPY_HEADER)
             continue
@@ -151,6 +151,7 @@ def _unsnap(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _check_snappy_version(stream: bytes, position: int) -> None:
+    """Refuse what is older than the first version: in headers after the first, where Java does so too."""
     header = stream[position : position + len(_SNAPPY_HEADER)]
     if len(header) < len(_SNAPPY_HEADER):
         raise _corrupt(Codec.SNAPPY, "the stream ends inside a header")
@@ -263,7 +264,7 @@ def _unzstd(data: Buffer, bytes_max: int) -> bytes:
     rest = bytes(data)
     parts: list[bytes] = []
     room = bytes_max
-    while rest or not parts:  # frames may follow one another
+    while rest:  # frames may follow one another
         stream = zstd.ZstdDecompressor()
         try:
             part = stream.decompress(rest, room + 1)
