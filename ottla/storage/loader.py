@@ -42,11 +42,15 @@ def load_log(
     partition: TopicPartition | None = None,
     log_start_offset: int = 0,
     recovery_point: int = 0,
+    cleaned_to: int = 0,
     was_clean_shutdown: bool = False,
     topic_id: Uuid | None = None,
     producer_config: ProducerStateConfig | None = None,
 ) -> Log:
-    """Open the log in `directory`, or begin one there. The offsets are what the checkpoints of the log dir say."""
+    """Open the log in `directory`, or begin one there. The offsets are what the checkpoints of the log dir say.
+
+    `cleaned_to` is the cleaner's: below it, compaction may have left holes between segments.
+    """
     name = partition or names.parse_partition_dir(directory.rpartition("/")[2])
     loader = _Loader(
         world,
@@ -56,6 +60,7 @@ def load_log(
         chores,
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
+        cleaned_to=cleaned_to,
         was_clean_shutdown=was_clean_shutdown,
         producer_config=producer_config or ProducerStateConfig(),
     )
@@ -94,6 +99,7 @@ class _Loader:
         *,
         log_start_offset: int,
         recovery_point: int,
+        cleaned_to: int,
         was_clean_shutdown: bool,
         producer_config: ProducerStateConfig,
     ) -> None:
@@ -105,6 +111,7 @@ class _Loader:
         self.chores = chores
         self.checkpointed_start = log_start_offset
         self.checkpointed_recovery_point = recovery_point
+        self.cleaned_to = cleaned_to
         self.was_clean_shutdown = was_clean_shutdown
         self.producer_config = producer_config
         self.segments = Segments()
@@ -237,17 +244,19 @@ class _Loader:
                 if problem:
                     suspects.append((segment, problem))
                 self.segments.add(segment)
+        # Those from the recovery point on will be read in any case, in order, up to the first that is damaged. Read
+        # here they could lead to batches that a damaged one before them makes unreachable.
+        unread = self._unflushed()
         for segment, problem in suspects:
+            if segment in unread:
+                continue
             log.warning(
                 "[Log %s] Rebuilding the indexes of segment %d: %s", self.partition, segment.base_offset, problem
             )
             self._recover_segment(segment)
 
     def _problem_with(self, segment: Segment, stem: str, sizes: dict[str, int]) -> str | None:
-        """Why the indexes cannot be used as they are; None when nothing speaks against it.
-
-        Segments from the recovery point on are rebuilt anyway after an unclean stop, and need no check here.
-        """
+        """Why the indexes cannot be used as they are; None when nothing speaks against it."""
         for name, index in ((stem + names.INDEX, segment.offset_index), (stem + names.TIME_INDEX, segment.time_index)):
             if name not in sizes:
                 return f"{name} is missing"
@@ -284,17 +293,18 @@ class _Loader:
 
     def _recover(self) -> None:
         """Settle where the log ends; after an unclean stop, by reading everything from the recovery point on."""
-        if not self.was_clean_shutdown:
-            unflushed = self.segments.covering(self.checkpointed_recovery_point) if len(self.segments) else []
-            for place, segment in enumerate(unflushed):
-                log.info("[Log %s] Recovering unflushed segment %d", self.partition, segment.base_offset)
-                if self._recover_segment(segment) > 0:
-                    log.warning(
-                        "[Log %s] Corruption found in segment %d, truncating to offset %d",
-                        self.partition, segment.base_offset, segment.read_next_offset(),
-                    )  # fmt: skip
-                    self._remove(unflushed[place + 1 :])
-                    break
+        unflushed = self._unflushed()
+        for place, segment in enumerate(unflushed):
+            log.info("[Log %s] Recovering unflushed segment %d", self.partition, segment.base_offset)
+            cut = self._recover_segment(segment)
+            following = unflushed[place + 1 :]
+            if cut or (following and self._lost_its_tail(segment, following[0])):
+                log.warning(
+                    "[Log %s] Corruption found in segment %d, truncating to offset %d",
+                    self.partition, segment.base_offset, segment.read_next_offset(),
+                )  # fmt: skip
+                self._remove(following)
+                break
         end = self._end_of_segments()
         if end is None:
             self.segments.add(Segment.create(self.world, self.directory, self.checkpointed_start, self.config))
@@ -307,6 +317,22 @@ class _Loader:
             self.recovery_point = end
         else:
             self.recovery_point = min(self.checkpointed_recovery_point, self.log_end_offset)
+
+    def _lost_its_tail(self, segment: Segment, following: Segment) -> bool:
+        """Whether batches are missing before the next segment: a power cut may keep a new file and lose the end of the
+        one before it, and what follows a hole must not be served. (Kafka does serve it, and relies on replicas.)
+
+        Compaction leaves such holes too, and syncs what it writes: below `cleaned_to`, and anywhere in a log that is
+        compacted, they are its own.
+        """
+        end = segment.read_next_offset()
+        return end < following.base_offset and end >= self.cleaned_to and not self.config.is_compacted
+
+    def _unflushed(self) -> list[Segment]:
+        """The segments that a crash may have damaged; none after a clean shutdown."""
+        if self.was_clean_shutdown or not len(self.segments):
+            return []
+        return self.segments.covering(self.checkpointed_recovery_point)
 
     def _end_of_segments(self) -> int | None:
         """The offset after the last batch; None, and no segment, when all of them lie below the log start."""

@@ -517,6 +517,8 @@ class Log:
                     return newest.find_max_timestamp()
             for segment in self.segments:
                 if segment.largest_timestamp >= timestamp:
+                    # The answer is this segment's, also when it has none: its newest record may lie below the log start,
+                    # or compaction may have emptied it. Clients know this of Kafka, and the golden directory shows it.
                     return segment.find_by_timestamp(timestamp, self.log_start_offset)
         except OSError as error:
             self.log_dir.fail(f"fetching offset by timestamp for {self.partition}", error)

@@ -111,6 +111,7 @@ class LogManager:
         recovery_points = self._read_checkpoint(directory, names.RECOVERY_POINT_CHECKPOINT)
         log_starts = self._read_checkpoint(directory, names.LOG_START_CHECKPOINT)
         high_watermarks = self._read_checkpoint(directory, names.HIGH_WATERMARK_CHECKPOINT)
+        cleaned = self._read_checkpoint(directory, names.CLEANER_CHECKPOINT)
         for name in disk.names(directory.path):
             path = f"{directory.path}/{name}"
             if not self._is_partition_dir(name, path):
@@ -127,6 +128,7 @@ class LogManager:
                 partition=partition,
                 log_start_offset=log_starts.get(partition, 0),
                 recovery_point=recovery_points.get(partition, 0),
+                cleaned_to=cleaned.get(partition, 0),
                 was_clean_shutdown=was_clean,
                 producer_config=self._producer_config,
             )

@@ -300,10 +300,12 @@ class Segment:
         try:
             for position, batch in self.batches():
                 batch.ensure_valid()
-                if not 0 <= batch.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
-                    raise SegmentOverflow(self, batch.last_offset)
                 if batch.base_offset <= previous:
                     raise InvalidRecord(f"offset {batch.base_offset} follows {previous}")
+                if batch.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+                    if self._is_in_order(position):
+                        raise SegmentOverflow(self, batch.last_offset)
+                    raise InvalidRecord(f"offset {batch.base_offset} follows {previous}, and lower ones follow it")
                 self._index(position, batch)
                 on_batch(batch)
                 previous = batch.last_offset
@@ -315,6 +317,15 @@ class Segment:
         self.trim()
         self._finish_indexes()
         return cut
+
+    def _is_in_order(self, position: int) -> bool:
+        """Whether offsets grow from here to the end: a real overflow, and not a damaged offset (no checksum has it)."""
+        previous = -1
+        for _, batch in self.batches(position):
+            if batch.base_offset <= previous or batch.last_offset_delta < 0:
+                return False
+            previous = batch.last_offset
+        return True
 
     def rebuild_indexes(self) -> None:
         """Make the offset and time index anew from the batches, which are trusted as they are."""

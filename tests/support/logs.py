@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ottla.config import LogConfig
 from ottla.records import (
@@ -36,7 +37,7 @@ class TestLog:
     __test__ = False
 
     def __init__(
-        self, world: World | None = None, *, name: str = "topic-0", directory: str = DIRECTORY, **settings: object
+        self, world: World | None = None, *, name: str = "topic-0", directory: str = DIRECTORY, **settings: Any
     ) -> None:
         self.world = world or new_world()
         self.path = f"{directory}/{name}"
@@ -45,7 +46,9 @@ class TestLog:
         self.chores = Chores(self.world.clock)
         self.log = self.open()
 
-    def open(self, *, recovery_point: int = 0, log_start_offset: int = 0, clean: bool = False) -> Log:
+    def open(
+        self, *, recovery_point: int = 0, log_start_offset: int = 0, cleaned_to: int = 0, clean: bool = False
+    ) -> Log:
         self.log = load_log(
             self.world,
             self.directory,
@@ -54,23 +57,26 @@ class TestLog:
             self.chores,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            cleaned_to=cleaned_to,
             was_clean_shutdown=clean,
             producer_config=NO_VERIFICATION,
         )
         return self.log
 
-    def reopen(self, **how: object) -> Log:
+    def reopen(self, **how: Any) -> Log:
         """Stop in order and open again: cleanly unless told otherwise."""
         self.log.close()
-        return self.open(**{"clean": True, **how})  # type: ignore[arg-type]
+        return self.open(**{"clean": True, **how})
 
-    def append(self, *values: bytes | None, epoch: int = 0, **batch: object) -> AppendInfo:
+    def append(self, *values: bytes | None, epoch: int = 0, **batch: Any) -> AppendInfo:
         """Append one batch of these values and let all of it be seen."""
         info = self.log.append_as_leader(bytearray(make_batch(*values, **batch)), leader_epoch=epoch)
         self.log.update_high_watermark(self.log.log_end_offset)
         return info
 
-    def end_transaction(self, producer_id: int, producer_epoch: int = 0, *, commit: bool) -> AppendInfo:
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int = 0, *, commit: bool, epoch: int = 0, is_seen: bool = True
+    ) -> AppendInfo:
         marker = end_transaction_batch(
             EndTransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0),
             producer_id=producer_id,
@@ -78,9 +84,10 @@ class TestLog:
             timestamp=self.world.clock.now_ms(),
         )
         info = self.log.append_as_leader(
-            bytearray(marker), leader_epoch=0, origin=AppendOrigin.COORDINATOR, transaction_version=0
+            bytearray(marker), leader_epoch=epoch, origin=AppendOrigin.COORDINATOR, transaction_version=0
         )
-        self.log.update_high_watermark(self.log.log_end_offset)
+        if is_seen:
+            self.log.update_high_watermark(self.log.log_end_offset)
         return info
 
     def file(self, suffix: str, base_offset: int = 0) -> bytes:
@@ -159,5 +166,5 @@ def read_records(
     ]
 
 
-def values(log: Log, start: int | None = None, **how: object) -> list[bytes | None]:
-    return [record.value for record in read_records(log, start, **how)]  # type: ignore[arg-type]
+def values(log: Log, start: int | None = None, **how: Any) -> list[bytes | None]:
+    return [record.value for record in read_records(log, start, **how)]
