@@ -135,8 +135,10 @@ class _Source:
             self.text_or_bytes(kind, nullable, compact, source)
 
     def nested(self, schema: Schema, nullable: bool, source: str) -> None:
-        item = self.fresh("item")
-        self.line(f"{item} = {source}")
+        item = source
+        if not source.isidentifier():
+            item = self.fresh("item")
+            self.line(f"{item} = {source}")
         if not nullable:
             self.struct(schema, item)
             return
