@@ -77,14 +77,9 @@ class TestLog:
     def end_transaction(
         self, producer_id: int, producer_epoch: int = 0, *, commit: bool, epoch: int = 0, is_seen: bool = True
     ) -> AppendInfo:
-        marker = end_transaction_batch(
-            EndTransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            timestamp=self.world.clock.now_ms(),
-        )
+        marker = end_transaction(producer_id, producer_epoch, commit=commit, timestamp=self.world.clock.now_ms())
         info = self.log.append_as_leader(
-            bytearray(marker), leader_epoch=epoch, origin=AppendOrigin.COORDINATOR, transaction_version=0
+            marker, leader_epoch=epoch, origin=AppendOrigin.COORDINATOR, transaction_version=0
         )
         if is_seen:
             self.log.update_high_watermark(self.log.log_end_offset)
@@ -92,6 +87,14 @@ class TestLog:
 
     def file(self, suffix: str, base_offset: int = 0) -> bytes:
         return self.world.disk.read(f"{self.path}/{base_offset:020d}{suffix}")
+
+
+def end_transaction(producer_id: int, producer_epoch: int, *, commit: bool, timestamp: int) -> bytearray:
+    """The marker a transaction coordinator writes."""
+    marker = EndTransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0)
+    return bytearray(
+        end_transaction_batch(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=timestamp)
+    )
 
 
 def make_batch(
