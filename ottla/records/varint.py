@@ -50,13 +50,15 @@ def to_int64(value: int) -> int:
 
 def encode_varint(value: int) -> bytes:
     """The bytes of a signed number of at most 64 bits (a varint and a varlong are written alike)."""
-    if -0x20 <= value < _SMALL_MAX:
+    if -_SMALL_COUNT <= value < _SMALL_COUNT:
         return _SMALL[value]
     return _encode(value)
 
 
 def _encode(value: int) -> bytes:
     value = (value << 1) ^ (value >> 63)
+    if 0x7F < value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -65,6 +67,6 @@ def _encode(value: int) -> bytes:
     return bytes(out)
 
 
-# Lengths and deltas are mostly small. The last entries stand for -32 to -1, as list indexes below zero do.
-_SMALL_MAX = 512
-_SMALL = [_encode(value) for value in (*range(_SMALL_MAX), *range(-0x20, 0))]
+# Lengths and deltas are mostly small. A number below zero finds its bytes from the end of the list, as indexes do.
+_SMALL_COUNT = 256
+_SMALL = [_encode(value) for value in (*range(_SMALL_COUNT), *range(-_SMALL_COUNT, 0))]
