@@ -193,7 +193,9 @@ class _Source:
         if is_text or not self.to_parts or self.out != "out":
             self.line(f"{self.out} += {item}")
         else:
-            self.line(f"if {count} <= {COPIED_MAX} and isinstance({item}, in_memory):")
+            # Only records may be somewhere else than in memory; appending anything else fails.
+            joint = "and" if kind.kind == "records" else "or not"
+            self.line(f"if {count} <= {COPIED_MAX} {joint} isinstance({item}, in_memory):")
             self.line(f"    out += {item}")
             self.line("else:")
             self.line("    parts.append(out)")

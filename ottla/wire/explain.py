@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from ottla.errors import UnsupportedVersion
 from ottla.types import Buffer, Uuid
-from ottla.wire.decoder import STRING_MAX, min_size
+from ottla.wire.decoder import STRING_MAX
 from ottla.wire.failures import DecodeError, EncodeError
 from ottla.wire.schema import Field, Schema, Struct, Type, UnknownTag
 from ottla.wire.varint import Refused, read_uvarint, uvarint
@@ -151,9 +151,9 @@ class _Reader:
         return view
 
     def array(self, element: Type, count: int, compact: bool, path: str, start: int) -> list[object]:
-        size = max(1, min_size(element, False, self.version, compact))
-        if count * size > self.remaining:
-            self.fail(path, f"has {count} elements of at least {size} bytes, {self.remaining} bytes remain", start)
+        # One byte an element is the least to ask for. An array that is merely cut off then fails where it is cut.
+        if count > self.remaining:
+            self.fail(path, f"has {count} elements, {self.remaining} bytes remain", start)
         return [self.value(element, False, compact, f"{path}[{index}]") for index in range(count)]
 
 
