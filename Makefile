@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPILED := $(VENV)/.compiled
 JOBS ?= 2
 
 .PHONY: run test lint types unit bench soak lock clean help
@@ -21,13 +22,13 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-unit: $(READY)
+unit: $(COMPILED)
 	$(BIN)/pytest -n $(JOBS) $(ARGS)
 
-bench: $(READY) ## measure, print a table, write benchmarks/results.json
+bench: $(COMPILED) ## measure, print a table, write benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(READY) ## the long runs: many more crash seeds and fuzz rounds
+soak: $(COMPILED) ## the long runs: many more crash seeds and fuzz rounds
 	OTTLA_SOAK=1 $(BIN)/pytest -n $(JOBS) --timeout 3600 -m "not java" $(ARGS)
 
 lock: $(READY) ## resolve requirements/dev.in anew into the lock file
@@ -35,7 +36,7 @@ lock: $(READY) ## resolve requirements/dev.in anew into the lock file
 	    --custom-compile-command "make lock" pyproject.toml requirements/dev.in -o requirements/dev.lock
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache benchmarks/results.json
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build ottla/records/*.so benchmarks/results.json
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -47,3 +48,12 @@ $(READY): requirements/dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(READY)
+
+# Decoding records is the one loop that runs once a record. Compiled it is four times as fast; without a C compiler the
+# same file runs as it is.
+$(COMPILED): ottla/records/decode.py $(READY)
+	@rm -f ottla/records/*.so
+	@$(BIN)/mypyc ottla/records/decode.py >$(VENV)/mypyc.log 2>&1 || { rm -f ottla/records/*.so; \
+	    echo "note: records are decoded in plain Python, because compiling failed: see $(VENV)/mypyc.log"; }
+	@rm -rf build
+	@touch $(COMPILED)
