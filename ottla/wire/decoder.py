@@ -52,6 +52,11 @@ def min_size(kind: Type, nullable: bool, version: int, flexible: bool) -> int:
     )
 
 
+def other_tags(schema: Schema, version: int) -> tuple[int, ...]:
+    """Tags of fields that are tagged in other versions only. Kafka refuses them here: they are known, and misplaced."""
+    return tuple(field.tag for field in schema.fields if field.tag is not None and not field.tagged.includes(version))
+
+
 class _Source:
     """Writes the function line by line, and gathers the names it uses."""
 
@@ -134,7 +139,7 @@ class _Source:
             else:
                 self.default(field, target)
         if self.flexible:
-            self.tags(tagged, target)
+            self.tags(tagged, other_tags(schema, self.version), target)
         else:
             self.line(f"{target}.unknown_tags = ()")
 
@@ -263,7 +268,7 @@ class _Source:
             self.indent -= 1
         self.end_length(count, nullable, compact, store)
 
-    def tags(self, tagged: list[Field], target: str) -> None:
+    def tags(self, tagged: list[Field], others: tuple[int, ...], target: str) -> None:
         count = self.fresh("tags")
         self.fixed("B", count)
         self.flush()
@@ -271,7 +276,7 @@ class _Source:
         self.line(f"if {count}:")
         self.indent += 1
         if not tagged:
-            self.line(f"{target}.unknown_tags, pos = unknown_tags(buf, pos - 1)")
+            self.line(f"{target}.unknown_tags, pos = unknown_tags(buf, pos - 1, {others})")
             self.indent -= 1
             return
         last, unknown, end = self.fresh("last"), self.fresh("unknown"), self.fresh("end")
@@ -292,6 +297,9 @@ class _Source:
             self.tagged_field(field, target)
             self.flush()
             self.indent -= 1
+        if others:
+            self.line(f"elif tag in {others}:")
+            self.line("    raise Refused")
         self.line("else:")
         self.line(f"    {unknown}.append((tag, bytes(buf[pos:{end}])))")
         self.line(f"    pos = {end}")
@@ -323,7 +331,7 @@ def _uuids(buf: Buffer, pos: int, count: int) -> list[Uuid]:
     return [Uuid(buf[start : start + 16]) for start in range(pos, pos + count * 16, 16)]
 
 
-def _unknown_tags(buf: Buffer, pos: int) -> tuple[tuple[UnknownTag, ...], int]:
+def _unknown_tags(buf: Buffer, pos: int, others: tuple[int, ...]) -> tuple[tuple[UnknownTag, ...], int]:
     count, pos = read_uvarint(buf, pos)
     last = -1
     unknown = []
@@ -331,8 +339,8 @@ def _unknown_tags(buf: Buffer, pos: int) -> tuple[tuple[UnknownTag, ...], int]:
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         end = pos + size
-        if tag <= last or end > len(buf):
-            raise Refused("the tags do not ascend, or reach beyond the frame")
+        if tag <= last or end > len(buf) or tag in others:
+            raise Refused("the tags do not ascend, reach beyond the frame, or are of another version")
         last = tag
         unknown.append((tag, bytes(buf[pos:end])))
         pos = end

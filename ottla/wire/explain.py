@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from ottla.errors import UnsupportedVersion
 from ottla.types import Buffer, Uuid
-from ottla.wire.decoder import STRING_MAX
+from ottla.wire.decoder import STRING_MAX, other_tags
 from ottla.wire.failures import DecodeError, EncodeError
 from ottla.wire.schema import Field, Schema, Struct, Type, UnknownTag
 from ottla.wire.varint import Refused, read_uvarint, uvarint
@@ -76,21 +76,32 @@ class _Reader:
                 values[field.name] = self.field(field, f"{path}.{field.name}")
         unknown: list[UnknownTag] = []
         if self.flexible:
-            self.tags(tagged, values, unknown, path)
+            self.tags(schema, tagged, values, unknown, path)
         made = schema.cls(**values)
         made.unknown_tags = tuple(unknown)
         return made
 
     def tags(
-        self, tagged: dict[int | None, Field], values: dict[str, object], unknown: list[UnknownTag], path: str
+        self,
+        schema: Schema,
+        tagged: dict[int | None, Field],
+        values: dict[str, object],
+        unknown: list[UnknownTag],
+        path: str,
     ) -> None:
         last = -1
-        for _ in range(self.uvarint(f"{path}.tags")):
+        start = self.position
+        count = self.uvarint(f"{path}.tags")
+        if count * 2 > self.remaining:
+            self.fail(f"{path}.tags", f"has {count} tags, {self.remaining} bytes remain", start)
+        for _ in range(count):
             start = self.position
             tag = self.uvarint(f"{path}.tags")
             if tag <= last:
                 self.fail(f"{path}.tags", f"tag {tag} follows tag {last}: tags must ascend", start)
             last = tag
+            if tag in other_tags(schema, self.version):
+                self.fail(f"{path}.tags", f"tag {tag} is not one of version {self.version}", start)
             size = self.uvarint(f"{path}.tags")
             if size > self.remaining:
                 self.fail(f"{path}.tags", f"tag {tag} has {size} bytes, {self.remaining} remain", start)

@@ -167,13 +167,26 @@ def test_unknown_tags_cannot_be_written_without_tags_or_twice() -> None:
         ("01 00 03 000000 00", "took 4 bytes of the 3 that its tag gives it"),
         ("ff ff ff ff ff", "longer than 32 bits"),
         ("01 03 ff", "cut off"),
-        ("05", "cut off"),
+        ("01 01 ff ff ff ff 7f", "longer than 32 bits"),
+        ("05", "has 5 tags, 0 bytes remain"),
     ],
 )
 def test_bad_tags_are_refused(tags: str, reason: str) -> None:
     data = bytes(4) + bytes.fromhex(tags.replace(" ", ""))
     with pytest.raises(DecodeError, match=reason):
         decode(Tagged, 1, data)
+
+
+def test_a_tag_of_another_version_is_refused_as_kafka_refuses_it() -> None:
+    """Fetch has tags 0 and 1 in version 12, and tag 1 of a partition only since version 18."""
+    request = FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(high_watermark=5)])])
+    assert decode(FetchRequest, 18, encode(request, 18)) == request
+    request.topics[0].partitions[0] = FetchPartition()
+    request.topics[0].partitions[0].unknown_tags = ((1, bytes(8)),)
+    with pytest.raises(DecodeError, match=r"partitions\[0\]\.tags at byte .*: tag 1 is not one of version 17"):
+        decode(FetchRequest, 17, encode(request, 17))
+    with pytest.raises(DecodeError, match=r"partitions\[0\]\.tags at byte .*: tag 1 is not one of version 12"):
+        decode(FetchRequest, 12, encode(request, 12))
 
 
 # What is wrong, and where.
