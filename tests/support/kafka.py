@@ -54,5 +54,18 @@ def kafka_classpath() -> str:
 
 def run_java(main: str, arguments: Sequence[str], timeout: float = 100) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's main classes to its end; output is captured, the exit code is the caller's to check."""
-    command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath(), main, *arguments]
+    command = [*_java(), main, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def run_java_raw(
+    main: str, arguments: Sequence[str], *, cwd: Path, timeout: float = 100
+) -> subprocess.CompletedProcess[bytes]:
+    """The same in a directory, with the very bytes of its output: UTF-8 whatever this machine's locale is."""
+    command = [*_java(), "-Dfile.encoding=UTF-8", main, *arguments]
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    return subprocess.run(command, capture_output=True, cwd=cwd, env=environment, timeout=timeout, check=False)
+
+
+def _java() -> list[str]:
+    return ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]

@@ -41,11 +41,11 @@ def batch_fields(position: int, batch: AnyBatch) -> dict[str, Json]:
     return fields
 
 
-def record_fields(batch: AnyBatch, record: Record | LegacyRecord) -> dict[str, Json]:
-    """Everything about a record of `batch` but its content."""
+def record_fields(batch: AnyBatch, label: str, record: Record | LegacyRecord) -> dict[str, Json]:
+    """Everything about a record of `batch` but its content; `label` is the batch's `timestamp_label`."""
     fields: dict[str, Json] = {
         "offset": record.offset,
-        timestamp_label(batch): record.timestamp,
+        label: record.timestamp,
         "keySize": -1 if record.key is None else len(record.key),
         "valueSize": -1 if record.value is None else len(record.value),
     }

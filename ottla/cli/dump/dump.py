@@ -14,11 +14,10 @@ from ottla.cli.dump.log_file import dump_checkpoint, dump_segment
 from ottla.cli.dump.offset_index_file import dump_offset_index
 from ottla.cli.dump.options import DumpOptions
 from ottla.cli.dump.producer_snapshot_file import dump_producer_snapshot
-from ottla.cli.dump.row import HEADING, Row, error_row
+from ottla.cli.dump.row import ERROR, HEADING, Row, error_row, row_text
 from ottla.cli.dump.time_index_file import dump_time_index
 from ottla.cli.dump.transaction_index_file import dump_transaction_index
 from ottla.storage.damage import DamagedFile
-from ottla.storage.index import CorruptIndex
 from ottla.storage.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from ottla.world import Disk, File
 from ottla.world.system import SystemDisk
@@ -51,7 +50,13 @@ def dump_files(paths: Sequence[str], options: DumpOptions, findings: Findings) -
         name = FileName.of(path)
         yield name, Row(HEADING, {}, f"Dumping {name.path}")
         for row in _rows(disk, name, options, findings):
-            yield name, row
+            yield name, row if row.kind != ERROR else _located(name, row)
+
+
+def _located(name: FileName, row: Row) -> Row:
+    """The row of an error, with the file it happened in."""
+    reason = row_text(row)
+    return row if name.path in reason else error_row(f"{name.path}: {reason}")
 
 
 def _rows(disk: Disk, name: FileName, options: DumpOptions, findings: Findings) -> Iterator[Row]:
@@ -62,6 +67,6 @@ def _rows(disk: Disk, name: FileName, options: DumpOptions, findings: Findings) 
     try:
         yield from dumper(disk, name, options, findings)
     except OSError as error:
-        yield error_row(f"{name.path}: {error.strerror}")
-    except (CannotDump, CorruptIndex, DamagedFile) as error:
-        yield error_row(f"{name.path}: {error}")
+        yield error_row(error.strerror or str(error))
+    except (CannotDump, DamagedFile) as error:
+        yield error_row(str(error))

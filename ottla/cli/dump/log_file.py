@@ -7,9 +7,9 @@ batch, if there is a way to it; Kafka's tool ends there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from ottla.cli.dump.batch_fields import batch_fields, record_fields
+from ottla.cli.dump.batch_fields import batch_fields, record_fields, timestamp_label
 from ottla.cli.dump.batch_walk import AnyBatch, BatchWalk
 from ottla.cli.dump.control_record import control_fields
 from ottla.cli.dump.file_name import CannotDump, FileName
@@ -93,29 +93,29 @@ class LogDump:
         except KafkaError as error:
             records = salvaged_records(batch) if isinstance(batch, Batch) else ()
             failure = error_row(f"the records of the batch at position {position} cannot be read: {error}")
+        label = timestamp_label(batch)
         for record in records:
-            yield from self._rows_of(batch, record)
+            yield from self._rows_of(batch, label, record)
         if failure is not None:
             yield failure
 
-    def _rows_of(self, batch: AnyBatch, record: Record | LegacyRecord) -> Iterator[Row]:
+    def _rows_of(self, batch: AnyBatch, label: str, record: Record | LegacyRecord) -> list[Row]:
         """The row of a record, and a second one when its content cannot be read."""
         if record.offset != self._last_offset + 1:
             self._findings.add(GAP, self._name.absolute, self._last_offset, record.offset)
         self._last_offset = record.offset
-        fields = {} if self._options.skip_record_metadata else record_fields(batch, record)
+        fields = {} if self._options.skip_record_metadata else record_fields(batch, label, record)
         try:
-            fields |= self._content(batch, record)
+            fields.update(self._content(batch, record))
         except Undecodable as error:
-            yield Row(RECORD, fields)
-            yield error_row(f"the record at offset {record.offset} cannot be decoded: {error}")
-        else:
-            yield Row(RECORD, fields)
+            failure = error_row(f"the record at offset {record.offset} cannot be decoded: {error}")
+            return [Row(RECORD, fields), failure]
+        return [Row(RECORD, fields)]
 
-    def _content(self, batch: AnyBatch, record: Record | LegacyRecord) -> dict[str, Json]:
+    def _content(self, batch: AnyBatch, record: Record | LegacyRecord) -> Mapping[str, Json]:
         """What a control record marks; of other records key and value, if they are to be shown."""
         if isinstance(batch, Batch) and batch.is_control:
             return {} if self._options.skip_record_metadata else control_fields(record.key, record.value)
         if self._options.decoder is None:
             return {}
-        return dict(self._options.decoder(record.offset, record.key, record.value))
+        return self._options.decoder(record.offset, record.key, record.value)

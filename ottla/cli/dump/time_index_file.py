@@ -10,7 +10,7 @@ from ottla.cli.dump.findings import OFFSET_NOT_FOUND, TIMESTAMP_DISORDER, TIMEST
 from ottla.cli.dump.options import DumpOptions
 from ottla.cli.dump.row import Row, error_row
 from ottla.cli.dump.segment_index import open_segment, sanity_row
-from ottla.errors import KafkaError
+from ottla.errors import CorruptMessage, KafkaError
 from ottla.records import NO_TIMESTAMP, Batch
 from ottla.storage.offset_index import OffsetIndex
 from ottla.storage.time_index import TimeIndex, TimestampOffset
@@ -93,6 +93,8 @@ class TimeIndexDump:
     def _find(self, offset: int) -> AnyBatch | None:
         """The first batch, from where the offset index points, that ends at or above `offset`."""
         position = self._offset_index.floor(offset).position
+        if not 0 <= position <= self._segment_size:
+            raise CorruptMessage(f"the offset index points at {position} of {self._segment_size} bytes")
         for _, batch in self._walk.batches(position, self._segment_size):
             if batch.last_offset >= offset:
                 return batch
