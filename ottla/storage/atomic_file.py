@@ -31,4 +31,5 @@ def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
 
 def directory_of(path: str) -> str:
     """The directory that holds `path`."""
-    return path.rpartition("/")[0] or "."
+    directory, slash, _ = path.rpartition("/")
+    return directory or slash or "."

@@ -1,6 +1,6 @@
 // Kafka's own log, driven by the commands of the transcripts (see producer_log.py). Reads a file of scripts, each
-// begun by a line `script NAME`, and prints for each command the line `> command` and what Kafka answers below it.
-// Run with Kafka's jars on the class path: java -cp ... ProducerLogOracle.java SCRIPTS DIRECTORY
+// begun by a line `script NAME`, and writes for each command the line `> command` and what Kafka answers below it.
+// Run with Kafka's jars on the class path: java -cp ... ProducerLogOracle.java SCRIPTS DIRECTORY ANSWERS
 
 import java.io.File;
 import java.nio.file.Files;
@@ -43,7 +43,11 @@ public class ProducerLogOracle {
     }
 
     static class IdleScheduler implements Scheduler {
-        final ScheduledThreadPoolExecutor pool = new ScheduledThreadPoolExecutor(1);
+        final ScheduledThreadPoolExecutor pool = new ScheduledThreadPoolExecutor(1, task -> {
+            Thread thread = new Thread(task);
+            thread.setDaemon(true);  // an exception in main ends the program
+            return thread;
+        });
         public void startup() { }
         public void shutdown() { pool.shutdownNow(); }
         public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
@@ -73,7 +77,7 @@ public class ProducerLogOracle {
                 600_000, new LogDirFailureChannel(1), true, Optional.<Uuid>empty());
     }
 
-    List<String> execute(String command) throws Exception {
+    List<String> execute(String command) {
         List<String> plain = new ArrayList<>();
         Map<String, String> options = new HashMap<>();
         for (String word : command.trim().split("\\s+")) {
@@ -83,10 +87,9 @@ public class ProducerLogOracle {
         }
         try {
             return execute(plain.get(0), plain, options);
-        } catch (RuntimeException error) {
+        } catch (Exception error) {
             Errors code = Errors.forException(error);
-            if (code == Errors.UNKNOWN_SERVER_ERROR) throw error;
-            return List.of(code.name());
+            return List.of(code == Errors.UNKNOWN_SERVER_ERROR ? "unexpected: " + error : code.name());
         }
     }
 
@@ -250,6 +253,6 @@ public class ProducerLogOracle {
         }
         if (oracle != null) oracle.log.close();
         SCHEDULER.shutdown();
-        System.out.print(out);
+        Files.writeString(Path.of(arguments[2]), out);
     }
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.storage.atomic_file import write_atomically
+from ottla.storage.atomic_file import directory_of, write_atomically
 from ottla.world.system import SystemDisk
 
 
@@ -65,3 +65,8 @@ def test_a_crash_at_any_step_leaves_the_old_content_or_the_new(tmp_path: Path, c
     write_atomically(SystemDisk(), str(target), b"newer")
     assert target.read_bytes() == b"newer"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("path", "directory"), [("/data/file", "/data"), ("/file", "/"), ("file", ".")])
+def test_a_file_is_in_its_directory(path: str, directory: str) -> None:
+    assert directory_of(path) == directory
