@@ -11,10 +11,7 @@ import sys
 import click
 
 from ottla import __version__
-
-STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
-INT_MAX = 2**31 - 1
-MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+from ottla.cli.dump.options import INT_MAX, MAX_MESSAGE_SIZE, STRING_DECODER, DumpOptions
 
 
 class BadOption(click.ClickException):
@@ -34,7 +31,13 @@ class DumpLogCommand(click.Command):
 
 
 @click.command(cls=DumpLogCommand)
-@click.option("--files", required=True, metavar="FILE1,FILE2,...", help="The files to dump, with commas between them.")
+@click.option(
+    "--files",
+    required=True,
+    multiple=True,
+    metavar="FILE1,FILE2,...",
+    help="The files to dump, with commas between them.",
+)
 @click.option("--print-data-log", is_flag=True, help="Show keys and values of records. Implied by every decoder.")
 @click.option("--deep-iteration", is_flag=True, help="Show records and not only batches. Implied by --print-data-log.")
 @click.option(
@@ -90,7 +93,7 @@ class DumpLogCommand(click.Command):
 )
 @click.version_option(__version__, message="%(version)s", help="Show the version.")
 def command(
-    files: str,
+    files: tuple[str, ...],
     print_data_log: bool,
     deep_iteration: bool,
     skip_record_metadata: bool,
@@ -120,7 +123,6 @@ def command(
     from ottla.cli.dump.decoders import record_decoder
     from ottla.cli.dump.dump import dump_files
     from ottla.cli.dump.findings import Findings
-    from ottla.cli.dump.options import DumpOptions
     from ottla.cli.dump.printer import Printer
 
     topics = {
@@ -148,7 +150,8 @@ def command(
     )
     printer = Printer(sys.stdout.buffer, sys.stderr.buffer, is_json=output == "json")
     findings = Findings()
-    for name, row in dump_files([path for path in files.split(",") if path], options, findings):
+    paths = [path for given in files for path in given.split(",") if path]
+    for name, row in dump_files(paths, options, findings):
         printer.show(name.path, row)
     for path, row in findings.rows():
         printer.show_finding(path, row)

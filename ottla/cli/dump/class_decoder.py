@@ -10,13 +10,11 @@ from struct import Struct
 from typing import TypeAlias
 
 from ottla.cli.dump.java_text import Json, utf8_text
-from ottla.cli.dump.options import ContentDecoder, Undecodable
+from ottla.cli.dump.options import STRING_DECODER, ContentDecoder, Undecodable
 
 BytesDecoder: TypeAlias = Callable[[bytes], str]
 
-_PACKAGE = "org.apache.kafka.tools.api."
-STRING_DECODER = f"{_PACKAGE}StringDecoder"
-"""What keys and values are taken for unless told otherwise."""
+_PACKAGE = STRING_DECODER.removesuffix("StringDecoder")
 
 
 def class_decoder(key_class: str, value_class: str) -> ContentDecoder:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ottla.cli.dump.java_text import Json
 from ottla.cli.dump.options import Undecodable
 from ottla.errors import InvalidRecord, UnsupportedVersion
 from ottla.records import ControlType, EndTransactionMarker
-from ottla.wire import DecodeError, Message, decode_prefix
+from ottla.wire import DecodeError, decode_prefix
 from ottla.wire.data.control import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -16,8 +18,10 @@ from ottla.wire.data.control import (
 )
 from ottla.wire.json_form import to_json
 
+Mark: TypeAlias = LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
+
 # What Kafka's tool calls each of raft's marks.
-_MARKS: dict[ControlType, tuple[str, type[Message]]] = {
+_MARKS: dict[ControlType, tuple[str, type[Mark]]] = {
     ControlType.LEADER_CHANGE: ("LeaderChange", LeaderChangeMessage),
     ControlType.SNAPSHOT_HEADER: ("SnapshotHeader", SnapshotHeaderRecord),
     ControlType.SNAPSHOT_FOOTER: ("SnapshotFooter", SnapshotFooterRecord),
@@ -44,8 +48,8 @@ def control_fields(key: bytes | None, value: bytes | None) -> dict[str, Json]:
         raise Undecodable(str(error)) from None
 
 
-def _mark(message_class: type[Message], value: bytes | None) -> Json:
+def _mark(message_class: type[Mark], value: bytes | None) -> Json:
     if value is None:
         raise InvalidRecord(f"a record of type {message_class.schema.name} has no value")
     message, _ = decode_prefix(message_class, _MARK_VERSION, value)
-    return to_json(message, message.version)  # type: ignore[attr-defined]
+    return to_json(message, message.version)

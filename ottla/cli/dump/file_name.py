@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ottla.storage.names import INDEX, LOG
 
 _SLASHES = re.compile("//+")
+_OFFSET_MAX = 2**63 - 1
 
 
 class CannotDump(Exception):
@@ -47,9 +48,9 @@ class FileName:
     def base_offset(self) -> int:
         """The offset that the name begins with; `CannotDump` when it does not."""
         digits = self.base.partition(".")[0]
-        if not digits.isascii() or not digits.isdigit():
-            raise CannotDump(f"the name does not begin with a base offset, as 00000000000000000000{self.suffix} does")
-        return int(digits)
+        if digits.isascii() and digits.isdigit() and int(digits) <= _OFFSET_MAX:
+            return int(digits)
+        raise CannotDump(f"the name does not begin with a base offset, as 00000000000000000000{self.suffix} does")
 
     @property
     def log_path(self) -> str:

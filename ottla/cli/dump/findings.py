@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.cli.dump.row import HEADING, Row
+from ottla.records.varint import to_int64
 
 
 class Finding(NamedTuple):
@@ -79,7 +80,8 @@ class Findings:
         self._found: dict[Finding, dict[str, array[int]]] = {finding: {} for finding in _IN_ORDER}
 
     def add(self, finding: Finding, path: str, first: int, second: int) -> None:
-        self._found[finding].setdefault(path, array("q")).extend((first, second))
+        """Offsets of a damaged batch may lie beyond a long; they are kept as Java's arithmetic leaves them."""
+        self._found[finding].setdefault(path, array("q")).extend((to_int64(first), to_int64(second)))
 
     def rows(self) -> Iterator[tuple[str, Row]]:
         """Everything found, each with its file, in the order and the words of Kafka's tool."""

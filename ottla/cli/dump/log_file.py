@@ -63,6 +63,7 @@ class LogDump:
 
     def __init__(self, name: FileName, file: File, options: DumpOptions, findings: Findings) -> None:
         self._name = name
+        self._path = name.absolute
         self._file = file
         self._options = options
         self._findings = findings
@@ -102,7 +103,7 @@ class LogDump:
     def _rows_of(self, batch: AnyBatch, label: str, record: Record | LegacyRecord) -> list[Row]:
         """The row of a record, and a second one when its content cannot be read."""
         if record.offset != self._last_offset + 1:
-            self._findings.add(GAP, self._name.absolute, self._last_offset, record.offset)
+            self._findings.add(GAP, self._path, self._last_offset, record.offset)
         self._last_offset = record.offset
         fields = {} if self._options.skip_record_metadata else record_fields(batch, label, record)
         try:

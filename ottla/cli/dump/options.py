@@ -1,19 +1,25 @@
-"""What was asked for on the command line, once for all files of a run."""
+"""What was asked for on the command line, once for all files of a run.
+
+Imports nothing that reads logs: the command line needs the defaults before it knows whether there is anything to do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.cli.dump.java_text import Json
+if TYPE_CHECKING:
+    from ottla.cli.dump.java_text import Json
 
-ContentDecoder: TypeAlias = Callable[[int, bytes | None, bytes | None], Mapping[str, Json]]
+ContentDecoder: TypeAlias = "Callable[[int, bytes | None, bytes | None], Mapping[str, Json]]"
 """From a record's offset, key and value, what is shown as its `key` and `payload`; `Undecodable` when it cannot."""
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 INT_MAX = 2**31 - 1
 """Kafka's tool takes its largest int for "no limit"."""
+STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
+"""What keys and values are taken for unless told otherwise."""
 
 
 class Undecodable(Exception):

@@ -38,9 +38,14 @@ class Printer:
         self._output.flush()
 
     def _write(self, line: str) -> None:
-        self._output.write(line.encode() + b"\n")
+        self._output.write(_encoded(line))
 
     def _complain(self, line: str) -> None:
         self._output.flush()  # so that a terminal shows both streams in their order
-        self._errors.write(line.encode() + b"\n")
+        self._errors.write(_encoded(line))
         self._errors.flush()
+
+
+def _encoded(line: str) -> bytes:
+    # A path that is not UTF-8 is printed with the bytes it was given in.
+    return line.encode(errors="surrogateescape") + b"\n"

@@ -200,6 +200,25 @@ def test_a_batch_smaller_than_its_header_is_shown_but_has_no_records(segment: Pa
     assert result.exit_code == 1
 
 
+def test_offsets_beyond_the_largest_are_shown(segment: Path) -> None:
+    damaged = bytearray(segment.read_bytes())
+    struct.pack_into(">q", damaged, 0, 2**63 - 1)
+    segment.write_bytes(damaged)
+    result = dump("--files", segment.name, "--deep-iteration")
+    assert f"baseOffset: {2**63 - 1} lastOffset: {2**63} " in result.stdout
+    assert f"  -1 is followed by {2**63 - 1}\n" in result.stderr
+    assert result.exit_code == 0
+
+
+def test_a_path_that_is_not_utf8_is_printed_as_it_was_given(segment: Path) -> None:
+    name = os.fsdecode(b"\xff") + "/" + segment.name
+    os.mkdir(os.fsencode(segment.parent) + b"/\xff")
+    segment.rename(segment.parent / name)
+    result = dump("--files", name)
+    assert result.stdout_bytes.startswith(b"Dumping \xff/" + segment.name.encode())
+    assert result.exit_code == 0
+
+
 def test_an_index_entry_that_points_at_no_batch_is_shown_and_told(segment: Path) -> None:
     size = len(segment.read_bytes())
     entries = [(1, 0), (3, 7), (5, size), (6, size + 1), (7, -1), (5, size // 3 * 2)]
@@ -365,6 +384,7 @@ def test_a_file_of_another_kind_is_ignored_and_told(segment: Path, name: str) ->
     [
         ("orders.log", "the name does not begin with a base offset"),
         ("orders.index", "the name does not begin with a base offset"),
+        ("99999999999999999999.log", "the name does not begin with a base offset"),
         ("orders.timeindex", "the name does not begin with a base offset"),
         ("orders.checkpoint", "the name is neither bootstrap.checkpoint nor an offset"),
     ],
@@ -420,6 +440,12 @@ def test_a_mistake_on_the_command_line_is_answered_in_one_line(arguments: Sequen
     assert result.exit_code == 1
 
 
+def test_files_may_be_given_in_several_lists(segment: Path) -> None:
+    result = dump("--files", segment.name, "--files", f"{segment.name},,{segment.name}")
+    assert result.stdout.count(f"Dumping {segment.name}\n") == 3
+    assert result.exit_code == 0
+
+
 def test_the_version_is_shown() -> None:
     result = dump("--version")
     assert result.stdout.strip()
@@ -430,9 +456,9 @@ def test_the_version_is_shown() -> None:
 
 
 def test_help_and_mistakes_load_nothing_that_reads_logs() -> None:
-    script = "import sys, ottla.cli.dump_log; print([name for name in sys.modules if name.startswith('ottla.')])"
+    script = "import sys, ottla.cli.dump_log; print(sorted(name for name in sys.modules if name.startswith('ottla.')))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert loaded.strip() == "['ottla.cli', 'ottla.cli.dump_log']"
+    assert loaded.strip() == "['ottla.cli', 'ottla.cli.dump', 'ottla.cli.dump.options', 'ottla.cli.dump_log']"
 
 
 def test_a_reader_that_goes_away_ends_the_dump_quietly(segment: Path) -> None:
