@@ -1,4 +1,4 @@
-"""The one door to the outside: clock, randomness and disk today; network and tasks arrive with the broker.
+"""The one door to the outside: clock, randomness, disk, network and tasks.
 
 Production passes `system.system_world()`, the simulator passes a virtual one. Nothing above this package imports
 `os`, `time`, `random` or `socket`: `tests/test_tidy.py` holds that.
@@ -6,6 +6,28 @@ Production passes `system.system_world()`, the simulator passes a virtual one. N
 
 from ottla.world.clock import Clock
 from ottla.world.disk import Disk, Entry, File, Lock
-from ottla.world.world import World
+from ottla.world.network import Accept, Address, Listener, Network, Part, Slice, Stream, StreamHandler
+from ottla.world.tasks import Promise, Task, Tasks, Timer
+from ottla.world.world import NodeWorld, World
 
-__all__ = ["Clock", "Disk", "Entry", "File", "Lock", "World"]
+__all__ = [
+    "World",
+    "NodeWorld",
+    "Clock",
+    "Disk",
+    "Entry",
+    "File",
+    "Lock",
+    "Network",
+    "Listener",
+    "Accept",
+    "Stream",
+    "StreamHandler",
+    "Address",
+    "Part",
+    "Slice",
+    "Tasks",
+    "Task",
+    "Timer",
+    "Promise",
+]

@@ -7,12 +7,22 @@ from dataclasses import dataclass
 
 from ottla.world.clock import Clock
 from ottla.world.disk import Disk
+from ottla.world.network import Network
+from ottla.world.tasks import Tasks
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Clock, disk and randomness of one node. The random source is seeded in simulation, so a seed replays exactly."""
+    """What the synchronous cores may touch. The random source is seeded in simulation, so a seed replays exactly."""
 
     clock: Clock
     disk: Disk
     random: random.Random
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWorld(World):
+    """What a whole node may touch: drivers also wait, run things by themselves and talk to others."""
+
+    tasks: Tasks
+    network: Network

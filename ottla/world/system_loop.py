@@ -1,0 +1,395 @@
+"""The real network and the real tasks, on an asyncio event loop.
+
+Connections are plain non-blocking sockets on the loop's readers and writers, not asyncio transports: those hide
+`sendfile` and copy what they are given. `run_node` is the way in: it makes the loop (uvloop's where it is installed)
+and the `NodeWorld`, and runs one coroutine to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import random
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from ottla.types import Buffer
+from ottla.world.network import Accept, Address, Part, Slice, Stream, StreamHandler
+from ottla.world.system import SystemClock, SystemDisk
+from ottla.world.tasks import Promise, Task, Timer
+from ottla.world.world import NodeWorld
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+BACKLOG = 1024
+ACCEPTS_MAX = 64
+"""How many connections one wake-up takes, so that a flood of them does not hold everything else up."""
+INLINE_MAX = 32 * 1024
+"""A file slice up to this size is read and sent with what surrounds it: one call instead of three."""
+_PARTS_MAX = 512
+
+
+def run_node(main: Callable[[NodeWorld], Coroutine[Any, Any, T]]) -> T:
+    """Run `main` in the real world until it returns."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+
+        async def start() -> T:
+            loop = asyncio.get_running_loop()
+            world = NodeWorld(
+                clock=SystemClock(),
+                disk=SystemDisk(),
+                random=random.SystemRandom(),
+                tasks=SystemTasks(loop),
+                network=SystemNetwork(loop),
+            )
+            return await main(world)
+
+        return runner.run(start())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+class SystemTasks:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def soon(self, call: Callable[[], object]) -> None:
+        self._loop.call_soon(call)
+
+    def later(self, delay_ms: float, call: Callable[[], object]) -> Timer:
+        return self._loop.call_later(delay_ms / 1000, call)
+
+    def promise(self) -> Promise[Any]:
+        return self._loop.create_future()
+
+    def spawn(self, work: Coroutine[Any, Any, T], name: str) -> Task[T]:
+        task = self._loop.create_task(work, name=name)
+        # The loop holds tasks weakly; this keeps one alive until it is done.
+        self._running.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("[Tasks] %s failed", task.get_name(), exc_info=task.exception())
+
+    def sleep_ms(self, delay_ms: float) -> Awaitable[None]:
+        return asyncio.sleep(delay_ms / 1000)
+
+    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        return self._loop.run_in_executor(None, work)
+
+
+class SystemNetwork:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def listen(self, host: str, port: int, accept: Accept) -> SystemListener:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        infos = socket.getaddrinfo(host or None, port, family if not host or ":" in host else 0, socket.SOCK_STREAM,
+                                   0, socket.AI_PASSIVE)  # fmt: skip
+        sock = socket.socket(infos[0][0], socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind(infos[0][4])
+            sock.listen(BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+        return SystemListener(self._loop, sock, accept)
+
+    def connect(self, host: str, port: int, on_connected: Callable[[Stream | OSError], StreamHandler | None]) -> None:
+        async def run() -> None:
+            try:
+                infos = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                family, kind, protocol, _, address = infos[0]
+                sock = socket.socket(family, kind, protocol)
+                sock.setblocking(False)
+                try:
+                    await self._loop.sock_connect(sock, address)
+                except BaseException:
+                    sock.close()
+                    raise
+            except OSError as error:
+                on_connected(error)
+                return
+            stream = SystemStream(self._loop, sock)
+            stream.start(on_connected(stream))
+
+        task = self._loop.create_task(run())
+        _connecting.add(task)
+        task.add_done_callback(_connecting.discard)
+
+
+_connecting: set[asyncio.Task[None]] = set()
+
+
+class SystemListener:
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, accept: Accept) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._accept = accept
+        self.address = Address(*sock.getsockname()[:2])
+        self.resume()
+
+    def _on_ready(self) -> None:
+        for _ in range(ACCEPTS_MAX):
+            try:
+                sock, _peer = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of descriptors or memory: the connection stays in the queue, and asking again at once would spin.
+                log.error("[Listener %s] Cannot accept a connection: %s", self.address, error)
+                self.pause()
+                self._loop.call_later(1, self._resume_if_open)
+                return
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                stream = SystemStream(self._loop, sock)
+            except OSError:
+                sock.close()  # the peer has gone already
+                continue
+            stream.start(self._accept(stream))
+
+    def pause(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+
+    def resume(self) -> None:
+        self._loop.add_reader(self._sock, self._on_ready)
+
+    def _resume_if_open(self) -> None:
+        if self._sock.fileno() >= 0:
+            self.resume()
+
+    def close(self) -> None:
+        self.pause()
+        self._sock.close()
+
+
+class SystemStream:
+    """A non-blocking socket, its handler, and what is still to be sent."""
+
+    __slots__ = (
+        "_fd",
+        "_handler",
+        "_is_closing",
+        "_is_reading",
+        "_is_writing",
+        "_loop",
+        "_queue",
+        "_sock",
+        "local",
+        "peer",
+        "unsent_bytes",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._fd = sock.fileno()
+        self.local = Address(*sock.getsockname()[:2])
+        self.peer = Address(*sock.getpeername()[:2])
+        self._handler: StreamHandler | None = None
+        self._queue: deque[memoryview | Slice] = deque()
+        self.unsent_bytes = 0
+        self._is_reading = False
+        self._is_writing = False
+        self._is_closing = False
+
+    def start(self, handler: StreamHandler | None) -> None:
+        """Begin to read for `handler`; without one the connection is refused."""
+        if handler is None:
+            self._sock.close()
+            return
+        self._handler = handler
+        if self._sock.fileno() >= 0:
+            self.resume_reading()
+
+    # In
+
+    def _on_readable(self) -> None:
+        handler = self._handler
+        assert handler is not None, "a stream is read only once it has a handler"
+        try:
+            count = self._sock.recv_into(handler.get_buffer())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._shut(error)
+            return
+        if count == 0:
+            self._shut(None)
+        else:
+            handler.on_received(count)
+
+    def pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._fd)
+
+    def resume_reading(self) -> None:
+        if not self._is_reading and not self._is_closing and self._handler is not None:
+            self._is_reading = True
+            self._loop.add_reader(self._fd, self._on_readable)
+
+    # Out
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._is_closing:
+            return
+        queue = self._queue
+        for part in parts:
+            if isinstance(part, bytes | bytearray | memoryview):
+                view = memoryview(part)
+                if len(view):
+                    queue.append(view)
+                    self.unsent_bytes += len(view)
+            elif part.size:
+                queue.append(part if part.size > INLINE_MAX else memoryview(part.read()))
+                self.unsent_bytes += part.size
+        if not self._is_writing:
+            try:
+                self._write()
+            except OSError as error:
+                # Told later: the owner is in the middle of something.
+                self._loop.call_soon(self._shut, error)
+                return
+            if queue:
+                self._is_writing = True
+                self._loop.add_writer(self._fd, self._on_writable)
+
+    def _write(self) -> None:
+        """Send until all is sent or the socket takes no more."""
+        queue = self._queue
+        while queue:
+            if isinstance(queue[0], memoryview):
+                views: list[Buffer] = []
+                has_file_next = False
+                for part in queue:
+                    if not isinstance(part, memoryview):
+                        has_file_next = True
+                        break
+                    views.append(part)
+                    if len(views) == _PARTS_MAX:
+                        break
+                # What precedes a file goes into the same packet as its first bytes.
+                flags = socket.MSG_MORE if has_file_next else 0
+                try:
+                    if len(views) == 1:
+                        sent = self._sock.send(views[0], flags)
+                    else:
+                        sent = self._sock.sendmsg(views, (), flags)
+                except (BlockingIOError, InterruptedError):
+                    return
+                self._forget(sent)
+            elif not self._send_file(queue[0]):
+                return
+
+    def _send_file(self, part: Slice) -> bool:
+        """Send a slice, or what the socket takes of it; False when it takes no more."""
+        try:
+            sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.size)
+        except (BlockingIOError, InterruptedError):
+            return False
+        if sent == 0:
+            raise OSError(errno.EIO, "the file ended before what was to be sent of it", part.file.path)
+        self.unsent_bytes -= sent
+        if sent == part.size:
+            self._queue.popleft()
+            return True
+        self._queue[0] = _Rest(part.file, part.position + sent, part.size - sent)
+        return True
+
+    def _forget(self, sent: int) -> None:
+        """Take what was sent off the queue."""
+        queue = self._queue
+        self.unsent_bytes -= sent
+        while sent:
+            head = queue[0]
+            assert isinstance(head, memoryview), "only buffers were sent"
+            if sent < len(head):
+                queue[0] = head[sent:]
+                return
+            sent -= len(head)
+            queue.popleft()
+
+    def _on_writable(self) -> None:
+        try:
+            self._write()
+        except OSError as error:
+            self._shut(error)
+            return
+        if self._queue:
+            return
+        self._stop_writing()
+        if self._is_closing:
+            self._shut(None)
+        elif self._handler is not None:
+            self._handler.on_drained()
+
+    def _stop_writing(self) -> None:
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._fd)
+
+    # The end
+
+    def close(self) -> None:
+        if self._is_closing:
+            return
+        self.pause_reading()
+        self._is_closing = True
+        if not self._queue:
+            self._loop.call_soon(self._shut, None)
+
+    def abort(self) -> None:
+        self.pause_reading()
+        self._is_closing = True
+        self._loop.call_soon(self._shut, None)
+
+    def _shut(self, error: OSError | None) -> None:
+        if self._sock.fileno() < 0:
+            return
+        self.pause_reading()
+        self._stop_writing()
+        self._is_closing = True
+        self._queue.clear()
+        self.unsent_bytes = 0
+        self._sock.close()
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.on_closed(error)
+
+
+class _Rest:
+    """What is left to send of a file slice."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: Any, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def read(self) -> bytes:
+        data: bytes = self.file.read_at(self.position, self.size)
+        return data
