@@ -7,7 +7,6 @@ Held by `producer_state`, changed by it and by `producer_append`.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 from ottla.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Batch, decrement_sequence
@@ -52,7 +51,8 @@ class ProducerStateEntry:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.txn_first_offset = txn_first_offset
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_MAX)
+        # A list, though the oldest goes first: there may be very many producers, and a deque takes 700 bytes more.
+        self.batches: list[BatchMetadata] = []
 
     @property
     def last_sequence(self) -> int:
@@ -76,6 +76,8 @@ class ProducerStateEntry:
     def add_batch(self, producer_epoch: int, batch: BatchMetadata) -> None:
         self._enter_epoch(producer_epoch)
         self.batches.append(batch)
+        if len(self.batches) > BATCHES_MAX:
+            del self.batches[0]
         self.last_timestamp = batch.timestamp
 
     def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
@@ -88,7 +90,7 @@ class ProducerStateEntry:
     def take(self, tried: ProducerStateEntry) -> None:
         """Make an append that was tried on a copy part of this entry."""
         self._enter_epoch(tried.producer_epoch)
-        self.batches.extend(tried.batches)
+        self.batches = [*self.batches, *tried.batches][-BATCHES_MAX:]
         self.coordinator_epoch = tried.coordinator_epoch
         self.txn_first_offset = tried.txn_first_offset
         self.last_timestamp = tried.last_timestamp
@@ -112,5 +114,5 @@ class ProducerStateEntry:
         return (
             f"ProducerStateEntry(producer_id={self.producer_id}, producer_epoch={self.producer_epoch}, "
             f"txn_first_offset={self.txn_first_offset}, coordinator_epoch={self.coordinator_epoch}, "
-            f"last_timestamp={self.last_timestamp}, batches={list(self.batches)})"
+            f"last_timestamp={self.last_timestamp}, batches={self.batches})"
         )

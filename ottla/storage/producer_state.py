@@ -57,11 +57,11 @@ class ProducerUpdate:
     transactions whose markers are among the batches.
     """
 
-    __slots__ = ("appends", "batch", "completed", "duplicate", "entry")
+    __slots__ = ("appends", "completed", "duplicate", "entry", "metadata")
 
-    def __init__(self, entry: ProducerStateEntry | None = None, batch: Batch | None = None) -> None:
+    def __init__(self, entry: ProducerStateEntry | None = None, metadata: BatchMetadata | None = None) -> None:
         self.entry = entry
-        self.batch = batch
+        self.metadata = metadata
         self.appends: dict[int, ProducerAppend] | None = None
         self.completed: Sequence[CompletedTxn] = ()
         self.duplicate: BatchMetadata | None = None
@@ -164,30 +164,32 @@ class ProducerStateManager:
             # The common case first: a producer goes on where it is, and nothing but its entry will change.
             batch = batches[0]
             entry = self.producers.get(batch.producer_id)
-            if entry is not None and self._goes_on(entry, batch):
-                return ProducerUpdate(entry, batch)
+            if entry is not None:
+                metadata = self._next_of(entry, batch)
+                if metadata is not None:
+                    return ProducerUpdate(entry, metadata)
         return self._analyze_fully(
             batches, origin, segment_base_offset, position, verification_guard, transaction_version
         )
 
-    def _goes_on(self, entry: ProducerStateEntry, batch: Batch) -> bool:
-        """Whether a client's batch is the next of a known producer, inside or outside of a transaction as before."""
+    def _next_of(self, entry: ProducerStateEntry, batch: Batch) -> BatchMetadata | None:
+        """A client's batch, if it is the next of a known producer, inside or outside of a transaction as before."""
         known = entry.batches
         if not known or batch.producer_epoch != entry.producer_epoch or batch.is_control:
-            return False
-        last_sequence = known[-1][0]
+            return None
+        last = known[-1].last_sequence
         sequence = batch.base_sequence
-        if sequence != last_sequence + 1 and (sequence != 0 or last_sequence != SEQUENCE_MAX):
-            return False
-        # What a leader or a coordinator appended was not held to an order, so even the next sequence may be known.
+        if sequence != last + 1 and (sequence != 0 or last != SEQUENCE_MAX):
+            return None
+        if batch.is_transactional is (entry.txn_first_offset is None) or batch.producer_id in self._verifications:
+            return None
         end = batch.last_sequence
+        # What a leader or a coordinator appended was not held to an order, so even the next sequence may be known.
         for batch_known in known:
-            if batch_known[0] == end:
-                return False
-        return (
-            batch.is_transactional is (entry.txn_first_offset is not None)
-            and batch.producer_id not in self._verifications
-        )
+            if batch_known.last_sequence == end:
+                return None
+        delta = batch.last_offset_delta
+        return BatchMetadata(end, batch.base_offset + delta, delta, batch.max_timestamp)
 
     def _analyze_fully(
         self,
@@ -266,13 +268,9 @@ class ProducerStateManager:
     def apply(self, update: ProducerUpdate) -> None:
         """The batches are in the log: take over what `analyze` found."""
         assert update.duplicate is None, "a duplicate is answered, not appended"
-        entry, batch = update.entry, update.batch
-        if entry is not None and batch is not None:
-            delta = batch.last_offset_delta
-            entry.batches.append(
-                BatchMetadata(batch.last_sequence, batch.base_offset + delta, delta, batch.max_timestamp)
-            )
-            entry.last_timestamp = batch.max_timestamp
+        entry, metadata = update.entry, update.metadata
+        if entry is not None and metadata is not None:
+            entry.add_batch(entry.producer_epoch, metadata)
             return
         assert update.appends is not None, "an update has one producer's next batch, or all that were tried"
         for append in update.appends.values():
@@ -301,7 +299,10 @@ class ProducerStateManager:
             and batch.is_transactional is (entry.txn_first_offset is not None)
             and not self._verifications
         ):
-            self.apply(ProducerUpdate(entry, batch))
+            metadata = BatchMetadata(
+                batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
+            )
+            entry.add_batch(batch.producer_epoch, metadata)
             return None
         appends: dict[int, ProducerAppend] = {}
         ended = self._try(

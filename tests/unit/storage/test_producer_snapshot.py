@@ -49,7 +49,7 @@ def test_a_snapshot_of_nobody_is_ten_bytes() -> None:
 
 def test_only_the_last_batch_of_a_producer_is_kept() -> None:
     (loaded,) = decode_snapshot("x", encode_snapshot([entry(5, batches=3, txn_first_offset=20)]))
-    assert list(loaded.batches) == [BatchMetadata(12, 22, 0, 1_002)]
+    assert loaded.batches == [BatchMetadata(12, 22, 0, 1_002)]
     assert (loaded.producer_id, loaded.producer_epoch, loaded.coordinator_epoch) == (5, 3, 7)
     assert (loaded.last_timestamp, loaded.txn_first_offset) == (1_002, 20)
 
