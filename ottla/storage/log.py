@@ -41,6 +41,7 @@ from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.rebuild import end_transaction, rebuild_producer_state
 from ottla.storage.segment import Segment, TimedOffset
 from ottla.storage.segments import Segments
+from ottla.storage.split import split_segment
 from ottla.storage.swap import remove_later, retire_segments, swap_in
 from ottla.storage.transaction_index import AbortedTxn
 from ottla.storage.validator import AppendOrigin, accept, check_batch, only_batch
@@ -754,6 +755,14 @@ class Log:
             self._drop_snapshots(dropped)
         except OSError as error:
             self.log_dir.fail(f"replacing segments of {self.partition}", error)
+
+    def split_segment(self, segment: Segment) -> None:
+        """Replace a segment whose offsets span more than an index can hold by as many as they need."""
+        self._check_usable()
+        try:
+            split_segment(self._world, segment, self.segments, self.config, self._chores)
+        except OSError as error:
+            self.log_dir.fail(f"splitting a segment of {self.partition}", error)
 
     # Life
 
