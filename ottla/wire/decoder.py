@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.types import Buffer, Uuid
+from ottla.wire.failures import Refused
 from ottla.wire.schema import Field, Schema, Struct, Type, UnknownTag
-from ottla.wire.varint import Refused, read_uvarint
+from ottla.wire.varint import read_uvarint
 
 STRING_MAX = 0x7FFF
 """The longest string in bytes, of any version, as Kafka has it."""
@@ -31,10 +32,15 @@ def compile_decoder(schema: Schema, version: int) -> Callable[[Buffer, int], tup
     It raises `struct.error`, `IndexError` or `ValueError` when the bytes are not a message of that version.
     """
     source = _Source(schema, version)
-    text = source.build()
+    text = source.text()
     exec(compile(text, f"<decode {schema.name} v{version}>", "exec"), source.names)
     made: Callable[[Buffer, int], tuple[Any, int]] = source.names["decode"]
     return made
+
+
+def decoder_source(schema: Schema, version: int) -> str:
+    """The source that `compile_decoder` compiles, for a reader."""
+    return _Source(schema, version).text()
 
 
 def min_size(kind: Type, nullable: bool, version: int, flexible: bool) -> int:
@@ -75,7 +81,7 @@ class _Source:
         self.after_run: list[str] = []
         self.needs_view = False
 
-    def build(self) -> str:
+    def text(self) -> str:
         self.struct(self.schema, "message")
         self.flush()
         head = ["def decode(buf, pos):", "    limit = len(buf)"]
@@ -242,7 +248,10 @@ class _Source:
     def array(self, element: Type, nullable: bool, compact: bool, store: Callable[[str], str]) -> None:
         count = self.length("i", nullable, compact, None)
         if not element.code or element.kind == "uuid":  # an unpack of the others checks by itself
-            size = max(1, min_size(element, False, self.version, compact))
+            size = min_size(element, False, self.version, compact)
+            assert size > 0, (
+                f"{self.schema.name} v{self.version}: nothing bounds a count of elements that have no bytes"
+            )
             self.line(f"if {count} {f'* {size} ' if size > 1 else ''}> limit - pos:")
             self.line("    raise Refused")
         if element.kind == "uuid":

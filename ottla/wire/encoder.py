@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.wire.decoder import STRING_MAX
+from ottla.wire.failures import Refused
 from ottla.wire.schema import Field, Schema, SentRecords, Struct, Type, UnknownTag
-from ottla.wire.varint import Refused, uvarint
+from ottla.wire.varint import uvarint
 
 COPIED_MAX = 512
 """A bulk value up to this size is copied: a part of its own would cost more than the copy."""
@@ -27,15 +28,20 @@ _SMALL = 32
 def compile_encoder(schema: Schema, version: int) -> Callable[[Any, bytearray], None]:
     """`encode(message, out)` appends the bytes of the message to `out`."""
     source = _Source(schema, version, to_parts=False)
-    made: Callable[[Any, bytearray], None] = source.compile("encode(message, out)")
+    made: Callable[[Any, bytearray], None] = source.compile()
     return made
 
 
 def compile_part_encoder(schema: Schema, version: int) -> Callable[[Any, list[SentRecords], bytearray], bytearray]:
     """`encode(message, parts, out)` appends finished parts to `parts`, `out` first, and returns the one still open."""
     source = _Source(schema, version, to_parts=True)
-    made: Callable[[Any, list[SentRecords], bytearray], bytearray] = source.compile("encode(message, parts, out)")
+    made: Callable[[Any, list[SentRecords], bytearray], bytearray] = source.compile()
     return made
+
+
+def encoder_source(schema: Schema, version: int) -> str:
+    """The source that `compile_encoder` compiles, for a reader."""
+    return _Source(schema, version, to_parts=False).text()
 
 
 class _Source:
@@ -56,12 +62,17 @@ class _Source:
         self.run: list[tuple[str, str]] = []
         self.out = "out"
 
-    def compile(self, signature: str) -> Any:
-        self.struct(self.schema, "message")
-        self.flush()
-        text = "\n".join([f"def {signature}:", *self.lines, "    return out" if self.to_parts else ""])
+    def compile(self) -> Any:
+        text = self.text()
         exec(compile(text, f"<encode {self.schema.name} v{self.version}>", "exec"), self.names)
         return self.names["encode"]
+
+    def text(self) -> str:
+        self.struct(self.schema, "message")
+        self.flush()
+        if self.to_parts:
+            return "\n".join(["def encode(message, parts, out):", *self.lines, "    return out"])
+        return "\n".join(["def encode(message, out):", *self.lines])
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)

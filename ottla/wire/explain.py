@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 from ottla.errors import UnsupportedVersion
 from ottla.types import Buffer, Uuid
 from ottla.wire.decoder import STRING_MAX, other_tags
-from ottla.wire.failures import DecodeError, EncodeError
+from ottla.wire.failures import DecodeError, EncodeError, Refused
 from ottla.wire.schema import Field, Schema, Struct, Type, UnknownTag
-from ottla.wire.varint import Refused, read_uvarint, uvarint
+from ottla.wire.varint import read_uvarint, uvarint
 
 
 def slow_decode(schema: Schema, version: int, data: Buffer, position: int) -> tuple[Any, int]:

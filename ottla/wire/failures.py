@@ -30,3 +30,7 @@ class EncodeError(Exception):
 
 class UnknownRecord(DecodeError):
     """A record on disk has a type or a version that this Ottla does not know; a newer one wrote it."""
+
+
+class Refused(ValueError):
+    """The bytes or the value break a rule of the format. Internal: `codec` turns it into one of the errors above."""

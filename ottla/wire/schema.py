@@ -260,6 +260,9 @@ class Schema:
         return self._fields
 
 
+RESERVED = frozenset({"schema", "unknown_tags"})
+
+
 class StructType(type):
     """Makes a declared class: takes the `field(...)` values out of its body and gives it slots for them."""
 
@@ -267,6 +270,7 @@ class StructType(type):
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> StructType:
         declared = {key: value for key, value in namespace.items() if type(value) is Field}
+        assert not declared.keys() & RESERVED, f"{name}: {sorted(declared.keys() & RESERVED)} cannot be fields"
         for key in declared:
             del namespace[key]
         namespace.setdefault("__slots__", tuple(declared))

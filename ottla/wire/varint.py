@@ -7,12 +7,9 @@ bytes carry 32 bits and ten carry 64. Called by the compiled codecs for anything
 from __future__ import annotations
 
 from ottla.types import Buffer
+from ottla.wire.failures import Refused
 
 UVARINT_MAX = 0xFFFF_FFFF
-
-
-class Refused(ValueError):
-    """The bytes break a rule of the format. Internal: `ottla.wire.codec` turns it into the decode error."""
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:

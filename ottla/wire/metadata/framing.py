@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ottla.types import Buffer
 from ottla.wire.codec import decode, encode_into
-from ottla.wire.failures import DecodeError, UnknownRecord
+from ottla.wire.failures import DecodeError, Refused, UnknownRecord
 from ottla.wire.registry import message_class
 from ottla.wire.schema import Message
-from ottla.wire.varint import Refused, read_uvarint, uvarint
+from ottla.wire.varint import read_uvarint, uvarint
 
 FRAME_VERSION = 1
 

@@ -131,3 +131,10 @@ def test_an_unknown_class_option_is_refused() -> None:
 
         class Misspelt(Message, **options):
             pass
+
+
+def test_a_field_cannot_have_a_name_that_every_message_needs() -> None:
+    with pytest.raises(AssertionError, match=r"Greedy: \['unknown_tags'\] cannot be fields"):
+
+        class Greedy(Message, versions="0"):
+            unknown_tags: Int32 = field()  # type: ignore[assignment]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.wire.varint import UVARINT_MAX, Refused, read_uvarint, uvarint
+from ottla.wire.failures import Refused
+from ottla.wire.varint import UVARINT_MAX, read_uvarint, uvarint
 
 EDGES = [0, 1, 127, 128, 300, 16383, 16384, 2097151, 2097152, 268435455, 268435456, 0x7FFF_FFFF, UVARINT_MAX]
 
