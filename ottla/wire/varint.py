@@ -9,6 +9,8 @@ from __future__ import annotations
 from ottla.types import Buffer
 from ottla.wire.failures import Refused
 
+__all__ = ["UVARINT_MAX", "Refused", "read_uvarint", "uvarint"]
+
 UVARINT_MAX = 0xFFFF_FFFF
 
 
