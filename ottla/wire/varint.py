@@ -1,7 +1,7 @@
-"""Kafka's variable-length integers: seven bits a byte, the lowest first, the top bit says that more follow.
+"""Kafka's unsigned variable-length integers: seven bits a byte, the lowest first, the top bit says that more follow.
 
-Lengths, counts and tags of flexible versions are unsigned; the fields of a record are zigzag (signed). At most five
-bytes carry 32 bits and ten carry 64. Called by the compiled codecs for anything above one byte, and by framings.
+Lengths, counts and tags of flexible versions; at most five bytes carry 32 bits. Called by the compiled codecs for
+anything above one byte, and by framings.
 """
 
 from __future__ import annotations
