@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -309,6 +311,24 @@ def test_a_field_that_was_deleted_is_named() -> None:
     del message.number
     with pytest.raises(EncodeError, match=r"Everything\.children\[0\]\.grandchildren\[0\]\.number: is not set"):
         encode(Everything(children=[Child("a", [message])]), 1)
+
+
+def test_a_refusal_does_not_keep_the_data_alive() -> None:
+    """No cycle of exception and frame: the buffer is free again at once, and not when the collector comes by."""
+
+    class Buffer(bytearray):
+        """A bytearray that can be watched."""
+
+    data = Buffer(encode(FETCH, 12)[:-20])
+    watched = weakref.ref(data)
+    gc.disable()
+    try:
+        with pytest.raises(DecodeError):
+            decode(FetchRequest, 12, data)
+        del data
+        assert watched() is None
+    finally:
+        gc.enable()
 
 
 # Views and parts.
