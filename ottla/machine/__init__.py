@@ -1,0 +1,10 @@
+"""Decide → make durable → replay: the one way in which replicated state changes. See README.md.
+
+`Machine` runs decisions, `UndoLog` and `UndoDict` hold the state that can be taken back. The controller stands on it;
+coordinators will.
+"""
+
+from ottla.machine.machine import Machine, Result
+from ottla.machine.undo import UndoDict, UndoLog
+
+__all__ = ["Machine", "Result", "UndoDict", "UndoLog"]

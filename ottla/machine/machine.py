@@ -1,0 +1,159 @@
+"""The machine that changes replicated state: a decision becomes records, the records become durable, replay applies.
+
+A decision reads state and returns a `Result`: the response, and the records that make it true. `submit` replays the
+records at once, so that the next decision sees them, appends them to the replicated log, and parks the response until
+they are committed. Replay is the only code that changes state; it also runs for records that came from the log at
+start-up or from another leader.
+
+Promises:
+- A decision that raises changes nothing, and its promise fails with what it raised.
+- A response is given only when everything it rests on is committed: a decision without records waits too, for those
+  before it that it may have read. Responses come in the order of the decisions.
+- When leadership is lost, everything uncommitted is taken back and every parked response fails with `NotController`.
+- Nothing waits while nothing is uncommitted: the promise is then resolved before `submit` returns.
+
+Synchronous and silent. Called by the controller; driven by what the raft layer tells its listener.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ottla.errors import NotController
+from ottla.machine.undo import UndoLog
+from ottla.world import Promise
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Result(Generic[T]):
+    """What a decision came to: a response, and the records that make it true (often none)."""
+
+    response: T
+    records: Sequence[Any] = field(default_factory=list)
+
+
+class _Parked(NamedTuple):
+    """A response that waits until `last_offset` is committed."""
+
+    last_offset: int
+    name: str
+    promise: Promise[Any]
+    response: Any
+
+
+class Machine(Generic[R]):
+    """Decisions over one replicated state. `R` is the type of a record as it is appended.
+
+    `replay` applies one record; `append` puts records into the log as one atomic unit and returns the offset of the
+    last. `promise` makes an open promise: `world.tasks.promise`. All state that `replay` changes is kept in `undo`.
+    """
+
+    def __init__(
+        self,
+        replay: Callable[[R], None],
+        append: Callable[[Sequence[R]], int],
+        *,
+        promise: Callable[[], Promise[Any]],
+        undo: UndoLog | None = None,
+    ) -> None:
+        self._replay = replay
+        self._append = append
+        self._promise = promise
+        self.undo = UndoLog() if undo is None else undo
+        self.undo.is_enabled = False
+        self.is_active = False
+        self.last_appended = -1
+        """The offset of the last record that this leader has appended; -1 when it has appended none."""
+        self.committed_end = 0
+        """Everything below is committed and replayed."""
+        self._parked: deque[_Parked] = deque()
+
+    @property
+    def parked_count(self) -> int:
+        """How many responses wait for their records to be committed."""
+        return len(self._parked)
+
+    # Deciding
+
+    def submit(self, name: str, decide: Callable[[], Result[T]]) -> Promise[T]:
+        """Run a decision; the promise gets its response once that is committed. `name` says what failed, if it does."""
+        promise: Promise[T] = self._promise()
+        if not self.is_active:
+            promise.set_exception(_not_controller(name))
+            return promise
+        try:
+            result = decide()
+            assert not self.undo.has_unsealed, f"{name}: a decision changed state; only replay may"
+            if result.records:
+                self._record(result.records)
+        except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+            promise.set_exception(error)
+            return promise
+        if self.last_appended < self.committed_end:
+            promise.set_result(result.response)
+        else:
+            self._parked.append(_Parked(self.last_appended, name, promise, result.response))
+        return promise
+
+    def _record(self, records: Sequence[R]) -> None:
+        """Replay first: a record that cannot be replayed must not get into the log, where every start would meet it."""
+        try:
+            for record in records:
+                self._replay(record)
+            last_offset = self._append(records)
+        except BaseException:
+            self.undo.revert_unsealed()
+            raise
+        assert last_offset > self.last_appended, f"offset {last_offset} was appended after {self.last_appended}"
+        self.last_appended = last_offset
+        self.undo.seal(last_offset)
+
+    # What the log tells
+
+    def on_leader(self) -> None:
+        """This node leads now, and has replayed everything that is committed: decisions may begin."""
+        assert not self.is_active, "it leads already"
+        self.is_active = True
+        self.undo.is_enabled = True
+        self.last_appended = -1
+
+    def on_commit(self, base_offset: int, records: Iterable[R], *, end_offset: int) -> None:
+        """Records in `[base_offset, end_offset)` are committed; what this leader appended is replayed already."""
+        if not self.is_active or base_offset > self.last_appended:
+            assert not self._parked, "a leader has replayed what it appended, and it alone appends"
+            was_enabled, self.undo.is_enabled = self.undo.is_enabled, False
+            for record in records:
+                self._replay(record)
+            self.undo.is_enabled = was_enabled
+        self.on_committed(end_offset)
+
+    def on_committed(self, high_watermark: int) -> None:
+        """Everything below `high_watermark` is committed: it stays, and the responses that waited for it go out."""
+        self.committed_end = max(self.committed_end, high_watermark)
+        self.undo.forget_below(high_watermark)
+        parked = self._parked
+        while parked and parked[0].last_offset < high_watermark:
+            waiting = parked.popleft()
+            if not waiting.promise.done():  # the caller may have given up
+                waiting.promise.set_result(waiting.response)
+
+    def on_resign(self) -> None:
+        """This node leads no more. What is not committed is taken back: the next leader may never have seen it."""
+        self.is_active = False
+        self.undo.revert_to(self.committed_end)
+        self.undo.is_enabled = False
+        self.last_appended = -1
+        parked, self._parked = self._parked, deque()
+        for waiting in parked:
+            if not waiting.promise.done():
+                waiting.promise.set_exception(_not_controller(waiting.name))
+
+
+def _not_controller(name: str) -> NotController:
+    return NotController(f"{name}: this node is not the active controller")
