@@ -34,10 +34,28 @@ LAYERS: list[set[str]] = [
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 # The outside, and who may touch it. `random.Random` is only a type in `world.world`.
-OUTSIDE = set(
-    "os io time random socket select selectors threading subprocess shutil fcntl mmap tempfile pathlib asyncio signal "
-    "secrets datetime glob multiprocessing".split()
-)
+OUTSIDE = {
+    "os",
+    "io",
+    "time",
+    "random",
+    "socket",
+    "select",
+    "selectors",
+    "threading",
+    "subprocess",
+    "shutil",
+    "fcntl",
+    "mmap",
+    "tempfile",
+    "pathlib",
+    "asyncio",
+    "signal",
+    "secrets",
+    "datetime",
+    "glob",
+    "multiprocessing",
+}
 DOORS = {"world", "sim"}  # the real door, and the virtual one
 # A command is a process of its own: it has a terminal, arguments and an exit code.
 COMMANDS = {"cli"}
@@ -113,7 +131,12 @@ def test_a_package_is_reached_through_its_front_door() -> None:
 
 
 # Modules of a package that are doors of their own: each is large and wanted alone.
-PUBLIC_INSIDES: set[str] = {"ottla.world.system", "ottla.world.system_loop", "ottla.wire.frames", "ottla.wire.json_form"}
+PUBLIC_INSIDES: set[str] = {
+    "ottla.world.system",
+    "ottla.world.system_loop",
+    "ottla.wire.frames",
+    "ottla.wire.json_form",
+}
 
 # Packages of many small modules, each imported by whoever speaks that API or reads that record.
 PUBLIC_FAMILIES = ("ottla.wire.messages.", "ottla.wire.metadata", "ottla.wire.coordinator", "ottla.wire.data.")
