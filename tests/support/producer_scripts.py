@@ -70,6 +70,8 @@ class ScriptWriter:
         sequence %= SEQUENCE_COUNT
         last = (sequence + count - 1) % SEQUENCE_COUNT
         origin = self.random.choices(("client", "replica", "coordinator"), (88, 8, 4))[0]
+        if origin == "replica":
+            epoch = self._as_a_leader_has_it(pid, epoch)
         command = f"append {origin} pid={pid} epoch={epoch} seq={sequence}..{last}"
         if is_open:
             command += " txn"
@@ -78,12 +80,20 @@ class ScriptWriter:
         if self.do(command)[0].startswith("offsets"):
             self.producers[pid] = [epoch, (last + 1) % SEQUENCE_COUNT, is_open]
 
+    def _as_a_leader_has_it(self, pid: int, epoch: int) -> int:
+        """A leader's log has no epoch that goes back. For one that does, Kafka's own ways to rebuild the state differ:
+        recovery forgets the batches of the epoch in between, truncation does not notice it."""
+        entry = self.log.producers.producers.get(pid)
+        return epoch if entry is None else max(epoch, entry.producer_epoch)
+
     def marker(self) -> None:
         pid = self.pick()
         epoch, sequence, _ = self.producers[pid]
         marked = max(0, epoch + self.random.choice((0, 0, 0, 1, 1, -1)))
         origin = self.random.choices(("coordinator", "replica"), (85, 15))[0]
         kind = self.random.choice(("commit", "abort"))
+        if origin == "replica":
+            marked = self._as_a_leader_has_it(pid, marked)
         version = "" if origin == "replica" else f" version={self.random.choice((0, 1, 2, 2))}"
         coordinator = self.random.choice((3, 3, 3, 4, 2))
         answer = self.do(f"marker {origin} {kind} pid={pid} epoch={marked} coordinator={coordinator}{version}")

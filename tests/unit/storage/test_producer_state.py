@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ from tests.support.producer_scripts import ScriptWriter
 from tests.support.transcript import check, commands, outputs, transcripts
 
 TRANSCRIPTS = transcripts("producer_state")
+# `make soak` plays many more; a failure names its seed.
+SEEDS = range(600 if os.environ.get("OTTLA_SOAK") else 60)
 ORACLE = Path(__file__).parents[2] / "support" / "ProducerLogOracle.java"
 
 
@@ -86,7 +89,7 @@ def test_kafka_answers_the_same_to_random_histories(tmp_path: Path) -> None:
     """Each history has about 250 commands; a failure names its seed and the command."""
     kafka_classpath()
     writers = {}
-    for seed in range(60):
+    for seed in SEEDS:
         (tmp_path / f"ours-{seed}").mkdir()
         writer = ScriptWriter(ProducerLog(tmp_path / f"ours-{seed}"), seed)
         writer.write(200)
