@@ -6,8 +6,9 @@ batches are in it (`apply`, `replay`), and a snapshot at an offset equals a repl
 producers that have expired.
 
 An append goes in three steps. `analyze` checks the batches and changes nothing, but that a verification which let one
-of them pass is used up. When they are written, `apply` takes them over. For each transaction that ended, `last_stable_offset` tells what the transaction index needs, and `complete`
-closes it. Called by `log`, `rebuild` and `loader`; the clock is theirs, and comes in as `now_ms`.
+of them pass is used up. When they are written, `apply` takes them over. For each transaction that ended,
+`last_stable_offset` tells what the transaction index needs, and `complete` closes it.
+Called by `log`, `rebuild` and `loader`; the clock is theirs, and comes in as `now_ms`.
 """
 
 from __future__ import annotations
