@@ -108,7 +108,7 @@ def append_idempotent(bench: Bench) -> Result:
 
 @benchmark("storage", "open 1,000 partitions", bar=AtMost(1.5, Unit.SECONDS))
 def open_clean(bench: Bench) -> Result:
-    """Opening a cleanly closed directory of 1,000 partitions, each with records and an idempotent producer's state."""
+    """Opening a cleanly closed directory of 1,000 partitions, each with a segment, its indexes and a snapshot."""
     count = bench.pick(1000, 3)
     directory = str(bench.temp_dir())
     world = system_world()
