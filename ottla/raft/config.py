@@ -1,0 +1,40 @@
+"""The settings that raft acts on. `BrokerConfig` has them all under these names; tests make a `RaftConfig`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class RaftSettings(Protocol):
+    """What raft asks of a configuration."""
+
+    @property
+    def metadata_log_segment_bytes(self) -> int: ...
+
+    @property
+    def metadata_log_segment_ms(self) -> int: ...
+
+    @property
+    def metadata_max_retention_bytes(self) -> int: ...
+
+    @property
+    def metadata_max_retention_ms(self) -> int: ...
+
+    @property
+    def metadata_log_max_record_bytes_between_snapshots(self) -> int: ...
+
+    @property
+    def metadata_log_max_snapshot_interval_ms(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """The settings by themselves, with Kafka's defaults."""
+
+    metadata_log_segment_bytes: int = 1024**3
+    metadata_log_segment_ms: int = 7 * 24 * 60 * 60 * 1000
+    metadata_max_retention_bytes: int = 100 * 1024**2
+    metadata_max_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    metadata_log_max_record_bytes_between_snapshots: int = 20 * 1024**2
+    metadata_log_max_snapshot_interval_ms: int = 60 * 60 * 1000

@@ -1,0 +1,46 @@
+"""What raft tells the state machines above it: committed records, snapshots, and who leads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.raft.snapshot import Snapshot
+from ottla.wire import Message
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """One batch of the log, which was appended as one unit. A control batch has no records but takes up offsets."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    timestamp: int
+    records: list[Message]
+    size: int
+    """Bytes in the log."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.last_offset + 1
+
+
+class Listener(Protocol):
+    """A state machine over the metadata log. It is told everything once, in the order of the log."""
+
+    def on_commit(self, batches: list[CommittedBatch]) -> None:
+        """These batches are committed; they follow what was told before without a gap."""
+        ...
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Forget everything and take the state in this snapshot; what follows begins at `snapshot.offset`."""
+        ...
+
+    def on_leader(self, epoch: int) -> None:
+        """This node leads, and the listener has been told everything that was committed before: it may append."""
+        ...
+
+    def on_resign(self) -> None:
+        """This node leads no more. What was appended and not told as committed may never be."""
+        ...
