@@ -1,0 +1,24 @@
+"""The server: sessions, dispatch and one handler a file. See README.md beside this file.
+
+The front door is light: handlers are imported when the first request of their API arrives.
+"""
+
+from ottla.server.broker import Broker, ControllerLink
+from ottla.server.context import CloseConnection, Connection, RequestContext
+from ottla.server.dispatch import Dispatcher, Route
+from ottla.server.metrics import Metrics
+from ottla.server.session import Session
+from ottla.server.sockets import SocketServer
+
+__all__ = [
+    "Broker",
+    "CloseConnection",
+    "Connection",
+    "ControllerLink",
+    "Dispatcher",
+    "Metrics",
+    "RequestContext",
+    "Route",
+    "Session",
+    "SocketServer",
+]

@@ -1,0 +1,129 @@
+"""The listeners of a node: they take connections, keep the limits, and close what has been idle for too long."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from ottla.net import ReceiveBuffer
+from ottla.server.broker import Broker
+from ottla.server.complaints import Complaints
+from ottla.server.connections import ConnectionLimits, parse_overrides
+from ottla.server.dispatch import Dispatcher
+from ottla.server.session import Port, Session
+from ottla.world import Listener, Stream, Timer
+
+log = logging.getLogger(__name__)
+
+SWEEPS = 8
+"""How often idle connections are looked for in the time that they may be idle."""
+SWEEP_MS_MAX = 60_000
+
+
+class SocketServer:
+    """All listeners of one node. `listen` opens one; `close` closes them and every connection."""
+
+    def __init__(self, broker: Broker) -> None:
+        config = broker.config
+        self._broker = broker
+        self._idle_ms: int = config.connections_max_idle_ms
+        self._frame_max: int = config.socket_request_max_bytes
+        self.limits = ConnectionLimits(
+            total_max=config.max_connections,
+            per_ip_max=config.max_connections_per_ip,
+            per_ip_overrides=parse_overrides(config.max_connections_per_ip_overrides),
+        )
+        self._buffer = ReceiveBuffer()
+        self._complaints = Complaints(broker.world.clock)
+        self._dispatchers: dict[str, Dispatcher] = {}
+        self._listeners: dict[str, Listener] = {}
+        self._ports: dict[str, Port] = {}
+        self._paused: dict[str, None] = {}
+        self._sweep_timer: Timer | None = None
+        broker.metrics.gauge("kafka.network:type=SocketServer,name=OpenConnections", lambda: self.limits.total)
+
+    def listen(self, listener_name: str, host: str, port: int, *, role: str = "broker") -> Listener:
+        """Open a listener for the APIs of `role` (`broker` or `controller`); `OSError` when it cannot be had."""
+        dispatcher = self._dispatchers.get(role)
+        if dispatcher is None:
+            dispatcher = self._dispatchers[role] = Dispatcher(self._broker, role)
+        own_max = self._broker.config.originals.get(f"listener.name.{listener_name.lower()}.max.connections")
+        if own_max is not None:
+            self.limits.listener_max[listener_name] = int(own_max)
+        self._ports[listener_name] = Port(
+            dispatcher,
+            listener_name,
+            frame_max=self._frame_max,
+            receive_buffer=self._buffer,
+            complaints=self._complaints,
+        )
+        listener = self._broker.world.network.listen(host, port, partial(self._accept, listener_name))
+        self._listeners[listener_name] = listener
+        if self._sweep_timer is None and self._idle_ms >= 0:
+            self._plan_sweep()
+        log.info("[SocketServer %s] Awaiting connections on %s", listener_name, listener.address)
+        return listener
+
+    @property
+    def connection_count(self) -> int:
+        return self.limits.total
+
+    def close(self) -> None:
+        """Take no more connections and end those there are; what is answered is still sent."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners.clear()
+        for port in self._ports.values():
+            for session in list(port.sessions):
+                session.end()
+
+    # Connections
+
+    def _accept(self, listener_name: str, stream: Stream) -> Session | None:
+        port = self._ports[listener_name]
+        ip = stream.peer.host
+        if not self.limits.admit(listener_name, ip):
+            port.metrics.refused += 1
+            self._complaints.say(
+                "limit", "[SocketServer %s] Rejected a connection from %s: the address has the %d that it may have",
+                listener_name, ip, self.limits.ip_max(ip),
+            )  # fmt: skip
+            return None
+        session = Session(port, stream)
+        session.connection.when_closed(partial(self._on_closed, listener_name, ip))
+        for name, listener in self._listeners.items():
+            if name not in self._paused and not self.limits.has_room(name):
+                self._paused[name] = None
+                listener.pause()
+                self._complaints.say(
+                    "full", "[SocketServer %s] No more connections are taken until one of %d closes",
+                    name, self.limits.total,
+                )  # fmt: skip
+        return session
+
+    def _on_closed(self, listener_name: str, ip: str) -> None:
+        self.limits.release(listener_name, ip)
+        for name in [name for name in self._paused if self.limits.has_room(name)]:
+            del self._paused[name]
+            if name in self._listeners:
+                self._listeners[name].resume()
+
+    def _plan_sweep(self) -> None:
+        delay_ms = min(max(self._idle_ms // SWEEPS, 1), SWEEP_MS_MAX)
+        self._sweep_timer = self._broker.world.tasks.later(delay_ms, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close connections whose peer has neither sent nor taken anything for `connections.max.idle.ms`."""
+        now_ms = self._broker.world.clock.monotonic_ms()
+        for name, port in self._ports.items():
+            for session in list(port.sessions):
+                if session.is_waiting or session.took_something():
+                    session.active_ms = now_ms
+                elif now_ms - session.active_ms > self._idle_ms:
+                    port.metrics.expired += 1
+                    log.debug("[SocketServer %s] Closing %s: idle", name, session.connection.peer)
+                    session.abort()
+        self._plan_sweep()
