@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ottla.config import CleanupPolicy, LogConfig
 from ottla.errors import KafkaStorageError, LogDirNotFound
 from ottla.storage import names
+from ottla.storage.atomic_file import directory_of
 from ottla.storage.checkpoint import OffsetCheckpoint
 from ottla.storage.chores import Chores
 from ottla.storage.clean_shutdown import CleanShutdownFile
@@ -69,7 +70,7 @@ class LogManager:
             try:
                 if not self._world.disk.exists(directory.path):
                     log.info("[LogManager] Log directory %s not found, creating it.", directory.path)
-                    self._world.disk.make_dirs(directory.path)
+                    self._make_directory(directory.path)
                 self._locks[directory.path] = self._world.disk.lock(f"{directory.path}/{names.LOCK}")
             except BlockingIOError:
                 self._unlock()
@@ -90,6 +91,16 @@ class LogManager:
                 f"None of the specified log dirs {', '.join(d.path for d in self.directories)} can be used: "
                 + "; ".join(f"{d.path}: {d.failure}" for d in self.directories)
             )
+
+    def _make_directory(self, path: str) -> None:
+        """Make a log directory that a power cut leaves: its name is an entry of the directory above, and so on up."""
+        disk = self._world.disk
+        holders = [directory_of(path)]
+        while not disk.exists(holders[-1]):
+            holders.append(directory_of(holders[-1]))
+        disk.make_dirs(path)
+        for holder in holders:
+            disk.sync_dir(holder)
 
     @property
     def live_directories(self) -> list[LogDir]:

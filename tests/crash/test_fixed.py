@@ -1,0 +1,83 @@
+"""What the crash tests have found, one test for each, named after what went wrong.
+
+They run on a virtual disk whose power cuts are as unkind as they can be: whatever was not synced is gone.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.config import LogConfig
+from ottla.records import build_batch
+from ottla.sim import VirtualClock, VirtualDisk
+from ottla.storage import Isolation, Log, LogManager
+from ottla.types import TopicPartition, Uuid
+from ottla.world import World
+from tests.support.log_model import StoredBatch
+from tests.support.unkind import Unkind
+
+T = TopicPartition("t", 0)
+TOPIC_ID = Uuid(b"0123456789abcdef")
+START_MS = 1_767_225_600_000
+
+
+class Node:
+    """A node with one log directory and one topic."""
+
+    def __init__(self, **settings: object) -> None:
+        self.clock = VirtualClock(START_MS)
+        self.chance = Unkind()
+        self.disk = VirtualDisk(self.chance, self.clock)
+        self.config = LogConfig().with_topic({name.replace("_", "."): value for name, value in settings.items()})
+        self.manager = self._start()
+
+    def _start(self) -> LogManager:
+        world = World(clock=self.clock, disk=self.disk, random=self.chance)
+        manager = LogManager(world, ["/srv/data"], config_of=lambda topic: self.config)
+        manager.start()
+        return manager
+
+    def create(self) -> Log:
+        return self.manager.create(T, topic_id=TOPIC_ID)
+
+    @property
+    def log(self) -> Log:
+        return self.manager.logs[T]
+
+    def append(self, count: int = 1, *, size: int = 20, leader_epoch: int = 0) -> None:
+        rows = [(n, self.clock.now_ms(), b"k%d" % n, bytes(size), ()) for n in range(count)]
+        self.log.append_as_leader(bytearray(build_batch(rows)), leader_epoch=leader_epoch)
+        self.log.update_high_watermark(self.log.log_end_offset)
+
+    def cut_power(self) -> None:
+        self.disk.crash()
+        self.manager = self._start()
+
+    def reach_device(self, path: str) -> None:
+        """What is written to this file reaches the device by itself, as the system may decide at any time."""
+        file = self.disk.open(path)
+        file.sync()
+        file.close()
+
+    def offsets(self) -> list[int]:
+        found: list[int] = []
+        offset = self.log.log_start_offset
+        while offset < self.log.log_end_offset:
+            read = self.log.read(offset, bytes_max=1, isolation=Isolation.LOG_END)
+            assert read.slice is not None
+            batch = StoredBatch(read.slice.read())
+            found += [row[0] for row in batch.rows]
+            offset = batch.next_offset
+        return found
+
+
+def test_a_power_cut_took_a_new_log_directory_with_all_its_flushed_logs() -> None:
+    node = Node()
+    node.create()
+    node.append(3)
+    node.log.flush()
+    node.cut_power()
+    assert node.offsets() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
