@@ -144,8 +144,13 @@ class SparseIndex:
             self._file.path = path
 
     def close(self) -> None:
-        """Write out and give the descriptor back; the index can be used again and opens by itself."""
-        self.write_out()
+        """Write out, durably, and give the descriptor back; the index can be used again and opens by itself.
+
+        The last entry comes after the last flush, and after an orderly stop nobody looks whether it has arrived.
+        """
+        if self._pending:
+            self.write_out()
+            self.file().sync()
         self.abandon()
 
     def abandon(self) -> None:

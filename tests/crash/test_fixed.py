@@ -80,4 +80,17 @@ def test_a_power_cut_took_a_new_log_directory_with_all_its_flushed_logs() -> Non
     assert node.offsets() == [0, 1, 2]
 
 
+def test_the_last_entry_of_the_time_index_was_lost_after_an_orderly_stop() -> None:
+    """It is written when the log is closed, after the last flush; nobody reads the records again to find it."""
+    node = Node()
+    node.create()
+    node.append()
+    node.manager.shutdown()
+    node.cut_power()
+    found = node.log.offset_for_timestamp(START_MS)
+    assert found is not None
+    assert found.offset == 0
+    assert node.log.segments.first.max_timestamp.timestamp == START_MS
+
+
 @pytest.mark.parametrize("preallocate", [False, True])
