@@ -553,6 +553,10 @@ class Log:
                     )
                     self._world.disk.remove(path)
             active.on_become_inactive()
+            if self.recovery_point >= offset:
+                # Its records are flushed already, so the chore below would pass it over, and a start after a power cut
+                # would believe indexes whose last entries, and a file whose end, never reached the device.
+                active.flush()
             segment = Segment.create(self._world, self.directory, offset, self.config)
             self.segments.add(segment)
             # A snapshot at the new segment's start lets recovery begin there instead of reading what came before.

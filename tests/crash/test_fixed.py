@@ -94,3 +94,18 @@ def test_the_last_entry_of_the_time_index_was_lost_after_an_orderly_stop() -> No
 
 
 @pytest.mark.parametrize("preallocate", [False, True])
+def test_the_end_of_a_segment_that_was_flushed_before_the_roll_never_reached_the_device(preallocate: bool) -> None:
+    """The chore that flushes after a roll saw the recovery point at the segment's end and had nothing to do, but
+    closing the segment had written to its index and cut its spare room."""
+    node = Node(flush_messages=1, preallocate=preallocate, internal_segment_bytes=4000)
+    node.create()
+    node.append(2)
+    node.manager.checkpoint()
+    node.log.roll()
+    node.manager.run_chores()
+    node.append()
+    node.manager.checkpoint()
+    node.cut_power()
+    assert node.log.segments.first.max_timestamp.timestamp == START_MS
+    assert node.log.segments.first.size < 200
+    assert node.offsets() == [0, 1, 2]
