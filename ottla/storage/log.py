@@ -137,7 +137,7 @@ class Log:
         self._chores = chores
         self.log_end_offset = log_end_offset
         self.log_start_offset = max(log_start_offset, segments.first.base_offset)
-        self.recovery_point = max(recovery_point, self.log_start_offset)
+        self.recovery_point = recovery_point
         self.last_flushed_ms = world.clock.now_ms()
         self._high_watermark = OffsetMetadata(self.log_start_offset)
         self._first_unstable: OffsetMetadata | None = None
@@ -633,8 +633,9 @@ class Log:
             )
         if offset <= self.log_start_offset:
             return False
+        # The recovery point stays: segments that were never synced may lie below the new start, and until retention
+        # has removed them they are read when the log is opened or asked for a time.
         self.log_start_offset = offset
-        self.recovery_point = max(self.recovery_point, offset)
         log.info("[Log %s] Incremented log start offset to %d due to %s", self.partition, offset, reason)
         try:
             self.epochs.truncate_from_start(offset)

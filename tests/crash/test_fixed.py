@@ -109,3 +109,19 @@ def test_the_end_of_a_segment_that_was_flushed_before_the_roll_never_reached_the
     assert node.log.segments.first.max_timestamp.timestamp == START_MS
     assert node.log.segments.first.size < 200
     assert node.offsets() == [0, 1, 2]
+
+
+def test_deleting_records_moved_the_recovery_point_over_a_segment_whose_name_was_never_synced() -> None:
+    node = Node()
+    node.create()
+    node.append(4)
+    node.log.flush()
+    node.log.roll()
+    node.append(4)
+    node.log.delete_records(6)
+    node.append(4)
+    node.log.flush()
+    node.manager.checkpoint()
+    node.cut_power()
+    assert node.offsets()[-1] == 11
+    assert node.log.log_start_offset == 6
