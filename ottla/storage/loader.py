@@ -359,3 +359,5 @@ class _Loader:
             path = producers.remove_and_mark_snapshot_for_deletion(segment.base_offset)
             if path is not None:
                 remove_later(self.disk, path, self.chores, self.config)
+        if segments:
+            self.disk.sync_dir(self.directory)

@@ -315,6 +315,8 @@ class Segment:
         cut = self.size - valid
         self.size = valid
         self.trim()
+        if cut:
+            self.file().sync()  # or what was cut off could come back behind what will be appended
         self._finish_indexes()
         return cut
 
@@ -367,6 +369,8 @@ class Segment:
             cut = self.size - place.position
             self.size = place.position
             self.file().truncate(self.size)
+            # For good, before anything is appended here: the old end must not come back behind it.
+            self.file().sync()
         if self.size == 0:
             self.created_ms = self._world.clock.now_ms()
             self._rolling_timestamp = None

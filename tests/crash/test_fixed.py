@@ -125,3 +125,36 @@ def test_deleting_records_moved_the_recovery_point_over_a_segment_whose_name_was
     node.cut_power()
     assert node.offsets()[-1] == 11
     assert node.log.log_start_offset == 6
+
+
+def test_truncated_records_came_back_and_new_ones_were_lost_instead() -> None:
+    node = Node()
+    node.create()
+    for _ in range(3):
+        node.append()
+    node.log.flush()
+    node.manager.checkpoint()
+    node.manager.truncate_to({T: 1})
+    node.cut_power()
+    assert node.offsets() == [0]
+
+
+def test_what_recovery_had_cut_off_came_back_behind_what_was_appended_then() -> None:
+    """A torn batch is cut off and its place is written again; without a sync in between the device may keep the old
+    end of the file, with the batches that stood behind the torn one."""
+    node = Node()
+    node.create()
+    for _ in range(4):
+        node.append(size=184)  # with its header one batch is half a sector of the disk
+    path = node.log.segments.active.path
+    assert node.log.size == 4 * 256
+    node.log.flush()
+    file = node.disk.open(path)
+    file.write_at(256 + 100, b"torn")
+    file.sync()
+    node.cut_power()
+    assert node.offsets() == [0]
+    node.append(size=184)
+    node.chance.keeps_data = True
+    node.cut_power()
+    assert node.offsets() == [0]
