@@ -741,6 +741,10 @@ class Log:
             self.segments.remove(segment)
         self._retire(segments)
         self._drop_snapshots(segments)
+        if segments:
+            # For good, before the log goes on: files that a power cut brings back would stand behind what is appended
+            # after a truncation, or take back a log start that was checkpointed.
+            self._world.disk.sync_dir(self.directory)
 
     def _retire(self, segments: Sequence[Segment]) -> None:
         """Mark files as deleted at once, and remove them when no reader can have them open any more."""

@@ -139,6 +139,19 @@ def test_truncated_records_came_back_and_new_ones_were_lost_instead() -> None:
     assert node.offsets() == [0]
 
 
+def test_a_log_start_went_back_after_a_checkpoint_because_deleted_segments_came_back() -> None:
+    node = Node(retention_bytes=0)
+    node.create()
+    for _ in range(3):
+        node.append()
+        node.log.roll()
+    node.log.flush()
+    assert node.manager.delete_old_segments() == 3
+    node.manager.checkpoint()
+    node.cut_power()
+    assert (node.log.log_start_offset, node.log.log_end_offset) == (3, 3)
+
+
 def test_what_recovery_had_cut_off_came_back_behind_what_was_appended_then() -> None:
     """A torn batch is cut off and its place is written again; without a sync in between the device may keep the old
     end of the file, with the batches that stood behind the torn one."""
