@@ -296,6 +296,29 @@ class LogManager:
         self._checkpoint_directory(current.log_dir)
         self._checkpoint_directory(future.log_dir)
 
+    def truncate_to(self, offsets: Mapping[TopicPartition, int], *, is_future: bool = False) -> None:
+        """Truncate logs, and write down their lower recovery points before anything is appended to them again.
+
+        With a recovery point beyond the cut, the next start would believe what was appended there and never flushed.
+        """
+        logs = self.future_logs if is_future else self.logs
+        affected = []
+        for partition, offset in offsets.items():
+            one = logs.get(partition)
+            if one is not None and one.truncate_to(offset) and one.log_dir not in affected:
+                affected.append(one.log_dir)
+        for directory in affected:
+            self._checkpoint_directory(directory)
+            directory.check_online()
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int, *, is_future: bool = False) -> None:
+        """Empty a log and let it begin again at `offset`; its recovery point is written down as `truncate_to` does."""
+        one = (self.future_logs if is_future else self.logs).get(partition)
+        if one is not None:
+            one.truncate_fully_and_start_at(offset)
+            self._checkpoint_directory(one.log_dir)
+            one.log_dir.check_online()
+
     def _unique(self) -> str:
         return f"{self._world.random.getrandbits(128):032x}"
 

@@ -139,6 +139,24 @@ def test_truncated_records_came_back_and_new_ones_were_lost_instead() -> None:
     assert node.offsets() == [0]
 
 
+def test_a_recovery_point_beyond_a_truncation_vouched_for_records_that_were_never_flushed() -> None:
+    node = Node(internal_segment_bytes=300)
+    node.create()
+    for _ in range(3):
+        node.append(2, size=100)
+    node.log.flush()
+    node.manager.checkpoint()
+    node.manager.truncate_to({T: 0})
+    for _ in range(3):
+        node.append(1, size=100)
+    for name in node.disk.names(node.log.directory):
+        if not name.startswith("00000000000000000000."):
+            node.reach_device(f"{node.log.directory}/{name}")
+    node.disk.sync_dir(node.log.directory)
+    node.cut_power()
+    assert node.offsets() == []
+
+
 def test_a_log_start_went_back_after_a_checkpoint_because_deleted_segments_came_back() -> None:
     node = Node(retention_bytes=0)
     node.create()
