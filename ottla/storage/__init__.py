@@ -4,7 +4,9 @@
 """
 
 from ottla.storage.batch_file import FileSlice
+from ottla.storage.checkpoint import OffsetCheckpoint
 from ottla.storage.chores import Chores, SyncPlan
+from ottla.storage.cleaner_manager import CleanerManager, CleanerStep
 from ottla.storage.loader import load_log
 from ottla.storage.log import (
     AppendInfo,
@@ -17,7 +19,10 @@ from ottla.storage.log import (
 )
 from ottla.storage.log_dir import LogDir
 from ottla.storage.log_manager import LogManager
+from ottla.storage.offset_metadata import OffsetMetadata
+from ottla.storage.producer_append import TRANSACTION_VERSION_UNKNOWN
 from ottla.storage.producer_state import ProducerStateConfig
+from ottla.storage.retention import delete_old_segments
 from ottla.storage.segment import TimedOffset
 from ottla.storage.transaction_index import AbortedTxn
 from ottla.storage.validator import AppendOrigin, InvalidRecords, InvalidTimestamps, RecordError
@@ -34,9 +39,15 @@ __all__ = [
     "AbortedTxn",
     "SpecialTimestamp",
     "TimedOffset",
+    "OffsetMetadata",
+    "TRANSACTION_VERSION_UNKNOWN",
     "LogDir",
     "Chores",
     "SyncPlan",
+    "CleanerManager",
+    "CleanerStep",
+    "OffsetCheckpoint",
+    "delete_old_segments",
     "ProducerStateConfig",
     "InvalidRecords",
     "InvalidTimestamps",

@@ -223,6 +223,12 @@ class Log:
             unstable = OffsetMetadata(self.log_start_offset)
         self._first_unstable = unstable
 
+    def visible_end(self, isolation: Isolation) -> OffsetMetadata:
+        """Where a reader's view ends, with its place in the files."""
+        if isolation is Isolation.HIGH_WATERMARK:
+            return self._high_watermark_place()
+        return self.end if isolation is Isolation.LOG_END else self._last_stable_place()
+
     def _complete(self, value: OffsetMetadata) -> OffsetMetadata:
         """The same offset with its place in the files, where it has one."""
         if not value.is_offset_only:
@@ -246,6 +252,14 @@ class Log:
         return unstable
 
     # Append
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """A leader begins at the log's end: written down before it appends, for followers that ask where it began."""
+        self._check_usable()
+        try:
+            self.epochs.assign(leader_epoch, self.log_end_offset)
+        except OSError as error:
+            self.log_dir.fail(f"beginning leader epoch {leader_epoch} of {self.partition}", error)
 
     def append_as_leader(
         self,
@@ -429,13 +443,7 @@ class Log:
                 f"Received request for offset {offset} for partition {self.partition}, but we only have log segments "
                 f"starting from offset: {self.log_start_offset}."
             )
-        match isolation:
-            case Isolation.LOG_END:
-                end = self.end
-            case Isolation.HIGH_WATERMARK:
-                end = self._high_watermark_place()
-            case Isolation.TXN_COMMITTED:
-                end = self._last_stable_place()
+        end = self.visible_end(isolation)
         found = self._read(offset, bytes_max=bytes_max, end=end, at_least_one=at_least_one)
         if isolation is Isolation.TXN_COMMITTED:
             return found._replace(aborted=self._aborted_in(offset, found))
@@ -590,12 +598,14 @@ class Log:
 
     def plan_flush(self, offset: int | None = None, *, including_active: bool = False) -> SyncPlan | None:
         """What to sync so that everything below `offset` (the log end by default) survives a power cut."""
-        upper = self.log_end_offset if offset is None else offset
+        # A chore may name an offset that a truncation has taken away since.
+        upper = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
+        truncation_count = self.truncation_count
         if upper + including_active <= self.recovery_point:
             return None
         recovery_point = self.recovery_point
         covered = self.segments.covering(recovery_point, upper + including_active)
-        plan = SyncPlan(self._world.disk, on_done=lambda: self._mark_flushed(upper))
+        plan = SyncPlan(self._world.disk, on_done=lambda: self._mark_flushed(upper, truncation_count))
         for segment in covered:
             plan.files += segment.files_to_sync()
         # The names of new segments are part of what has to survive.
@@ -603,8 +613,9 @@ class Log:
             plan.directories.append(self.directory)
         return plan
 
-    def _mark_flushed(self, offset: int) -> None:
-        if offset > self.recovery_point:
+    def _mark_flushed(self, offset: int, truncation_count: int) -> None:
+        # What was synced may have been truncated meanwhile, and other records be there now.
+        if offset > self.recovery_point and truncation_count == self.truncation_count:
             self.recovery_point = offset
             self.last_flushed_ms = self._world.clock.now_ms()
 

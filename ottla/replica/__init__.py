@@ -1,0 +1,24 @@
+"""The replicas of a node: partitions, their leaders and high watermarks, who waits for them, and the logs' schedule.
+
+`ReplicaManager` follows the metadata and finds partitions; `Partition` appends and reads; `LogDriver` runs retention,
+flushing, checkpoints and compaction. See README.md.
+"""
+
+from ottla.replica.manager import ReplicaManager
+from ottla.replica.partition import NO_EPOCH, Partition, PartitionRead
+from ottla.replica.stats import TopicStats
+from ottla.replica.topic_configs import TopicConfigs
+from ottla.replica.waiters import DataWaiter, OutcomeWaiter, Waiter, Waiters
+
+__all__ = [
+    "ReplicaManager",
+    "Partition",
+    "PartitionRead",
+    "NO_EPOCH",
+    "TopicConfigs",
+    "TopicStats",
+    "Waiters",
+    "Waiter",
+    "DataWaiter",
+    "OutcomeWaiter",
+]

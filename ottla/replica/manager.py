@@ -1,0 +1,329 @@
+"""The partitions of this node: made, led, configured and removed as the metadata says.
+
+Promises: the first metadata opens the logs, and those that the cluster no longer knows are set aside; every later
+change acts before `on_metadata` returns: logs exist, their settings are the new ones, leaders lead. A log directory
+that fails takes its own partitions out of service and no others. Called by the metadata loader as a publisher, by the
+handlers to find partitions, and by `log_driver` on schedule.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.errors import (
+    InconsistentTopicId,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.metadata import BROKER, LOST, MIGRATING, TOPIC, UNASSIGNED, Delta, Image, PartitionImage, TopicImage
+from ottla.replica.partition import NO_EPOCH, Partition
+from ottla.replica.stats import TopicStats
+from ottla.replica.topic_configs import TopicConfigs
+from ottla.replica.waiters import Waiters
+from ottla.storage import Log, LogDir, LogManager, ProducerStateConfig
+from ottla.types import TopicPartition, Uuid
+from ottla.world import NodeWorld
+
+if TYPE_CHECKING:
+    from ottla.config import BrokerConfig
+
+log = logging.getLogger("ottla.state_change")
+
+Assigned = Callable[[Uuid, int, Uuid], None]
+"""Told when a replica is in another directory than the metadata says: topic id, partition, directory id."""
+
+
+class ReplicaManager:
+    """See the module. `directory_ids` are the ids of the log directories by path (`meta.properties`)."""
+
+    def __init__(
+        self,
+        world: NodeWorld,
+        logs: LogManager,
+        node_id: int,
+        config: BrokerConfig,
+        *,
+        topic_configs: TopicConfigs | None = None,
+        directory_ids: Mapping[str, Uuid] | None = None,
+        on_assigned: Assigned | None = None,
+        on_directory_failed: Callable[[LogDir], None] | None = None,
+    ) -> None:
+        self.world = world
+        self.logs = logs
+        self.node_id = node_id
+        self.config = config
+        self.topic_configs = topic_configs or TopicConfigs(config, node_id)
+        self.directory_ids = {path.rstrip("/") or "/": uuid for path, uuid in (directory_ids or {}).items()}
+        self.on_assigned = on_assigned
+        self.on_directory_failed = on_directory_failed
+        self.waiters = Waiters(world.tasks)
+        self.image: Image | None = None
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        """The partitions of this node by topic and index."""
+        self.by_id: dict[Uuid, dict[int, Partition]] = {}
+        """The same tables by topic id."""
+        self.checkpoint_count = 0
+        """Grows when a deletion has written checkpoints, which an older copy of them must not replace."""
+        self._stats: dict[str, TopicStats] = {}
+        self._past_stats = TopicStats()
+        self._failed: set[str] = set()
+
+    @classmethod
+    def create(
+        cls,
+        world: NodeWorld,
+        config: BrokerConfig,
+        node_id: int,
+        *,
+        directory_ids: Mapping[str, Uuid] | None = None,
+        on_assigned: Assigned | None = None,
+        on_directory_failed: Callable[[LogDir], None] | None = None,
+    ) -> ReplicaManager:
+        """A manager with a log manager of its own over the log directories of `config`."""
+        topic_configs = TopicConfigs(config, node_id)
+        logs = LogManager(
+            world,
+            config.log_dir_list,
+            config_of=topic_configs.of,
+            producer_config=ProducerStateConfig(
+                transaction_partition_verification_enable=config.transaction_partition_verification_enable,
+                producer_id_expiration_ms=config.producer_id_expiration_ms,
+            ),
+        )
+        return cls(
+            world,
+            logs,
+            node_id,
+            config,
+            topic_configs=topic_configs,
+            directory_ids=directory_ids,
+            on_assigned=on_assigned,
+            on_directory_failed=on_directory_failed,
+        )
+
+    # Finding
+
+    def partitions(self) -> Iterator[Partition]:
+        for table in self.by_name.values():
+            yield from table.values()
+
+    def partition_by_name(self, topic: str, index: int, *, current_leader_epoch: int = NO_EPOCH) -> Partition:
+        """The partition, or the error that tells a client why it is not here."""
+        partition = self.by_name.get(topic, {}).get(index)
+        if partition is None:
+            raise self.why_not_here(topic, index)
+        if not partition.is_serving:
+            raise KafkaStorageError(f"Partition {partition.name} is in an offline log directory")
+        partition.check_epoch(current_leader_epoch)
+        return partition
+
+    def partition_by_id(self, topic_id: Uuid, index: int, *, current_leader_epoch: int = NO_EPOCH) -> Partition:
+        """The partition of a topic id; `UnknownTopicId` when no topic has it."""
+        topic = None if self.image is None else self.image.topics.by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"This server hosts no topic with the ID {topic_id}.")
+        return self.partition_by_name(topic.name, index, current_leader_epoch=current_leader_epoch)
+
+    def why_not_here(self, topic: str, index: int) -> NotLeaderOrFollower | UnknownTopicOrPartition:
+        """A partition that exists is led elsewhere, and metadata tells where; one that does not is unknown."""
+        if self.exists(topic, index):
+            return NotLeaderOrFollower(f"This broker has no replica of partition {topic}-{index}.")
+        return UnknownTopicOrPartition(f"This server hosts no partition {topic}-{index}.")
+
+    def exists(self, topic: str, index: int) -> bool:
+        """Whether the cluster knows the partition, wherever it is."""
+        image = self.image
+        found = None if image is None else image.topics.by_name.get(topic)
+        return found is not None and index in found.partitions
+
+    def log_of(self, partition: TopicPartition) -> Log | None:
+        return self.logs.logs.get(partition)
+
+    def stats_of(self, topic: str) -> TopicStats:
+        stats = self._stats.get(topic)
+        if stats is None:
+            stats = self._stats[topic] = TopicStats()
+        return stats
+
+    def topic_stats(self) -> Mapping[str, TopicStats]:
+        """The counters of each topic that has a partition here."""
+        return self._stats
+
+    def all_stats(self) -> TopicStats:
+        """The counters of all topics together, deleted ones included."""
+        total = TopicStats()
+        total.add(self._past_stats)
+        for stats in self._stats.values():
+            total.add(stats)
+        return total
+
+    # Metadata
+
+    def on_metadata(self, delta: Delta, image: Image) -> None:
+        """Make this node's partitions what `image` says."""
+        is_first = self.image is None
+        self.image = image
+        if is_first or any(kind in (TOPIC, BROKER) for kind, _ in delta.changed_configs):
+            has_new_defaults = self.topic_configs.update(image)
+            if is_first:
+                self.logs.start(is_stray=lambda one: self._is_stray(image, one))
+                self.check_directories()
+            else:
+                self._apply_configs(delta, for_all=has_new_defaults)
+        # First what goes: a topic made anew has the name of the old one.
+        for topic in delta.deleted_topics.values():
+            self._delete_topic(topic)
+        if is_first:
+            for topic in image.topics.by_id.values():
+                self._apply_topic(topic, dict(topic.partitions))
+        else:
+            for change in delta.changed_topics.values():
+                changed = {index: one.new for index, one in change.changed_partitions.items()}
+                self._apply_topic(change.new, changed)
+
+    def _is_stray(self, image: Image, opened: Log) -> bool:
+        """Whether the cluster has no replica of that log on this node: deleted or moved while the node was away."""
+        topic = image.topics.by_name.get(opened.partition.topic)
+        if opened.topic_id is not None:
+            topic = image.topics.by_id.get(opened.topic_id)
+        partition = None if topic is None else topic.partitions.get(opened.partition.partition)
+        return partition is None or self.node_id not in partition.replicas
+
+    def _apply_configs(self, delta: Delta, *, for_all: bool) -> None:
+        if for_all:
+            for topic in self.by_name:
+                self.logs.update_topic_config(topic)
+            return
+        for kind, name in delta.changed_configs:
+            if kind == TOPIC and name in self.by_name:
+                self.logs.update_topic_config(name)
+
+    def _apply_topic(self, topic: TopicImage, changed: Mapping[int, PartitionImage]) -> None:
+        for index, partition in changed.items():
+            if self.node_id in partition.replicas:
+                self._apply_partition(topic, index, partition)
+            elif index in self.by_name.get(topic.name, ()):
+                self._remove(self.by_name[topic.name][index])
+
+    def _apply_partition(self, topic: TopicImage, index: int, image: PartitionImage) -> None:
+        table = self.by_name.get(topic.name)
+        if table is None or self.by_id.get(topic.id) is not table:
+            table = self.by_name[topic.name] = self.by_id[topic.id] = {}
+        partition = table.get(index)
+        if partition is None:
+            partition = table[index] = Partition(
+                topic.name,
+                topic.id,
+                index,
+                node_id=self.node_id,
+                waiters=self.waiters,
+                stats=self.stats_of(topic.name),
+            )
+        elif not partition.is_serving:
+            log.warning(
+                "[Broker id=%d] Unable to bring up %s with topic id %s because it resides in an offline log directory.",
+                self.node_id, partition.name, topic.id,
+            )  # fmt: skip
+            return
+        try:
+            opened = self._open(partition, image.directory_of(self.node_id))
+            if image.leader == self.node_id:
+                is_new = image.leader_epoch > partition.leader_epoch
+                if partition.lead(image, opened) and is_new:
+                    log.info(
+                        "[Broker id=%d] Leader %s with topic id %s starts at leader epoch %d from offset %d with "
+                        "partition epoch %d, high watermark %d, ISR %s.",
+                        self.node_id, partition.name, topic.id, image.leader_epoch, opened.log_end_offset,
+                        image.partition_epoch, opened.high_watermark, list(image.isr),
+                    )  # fmt: skip
+            elif partition.follow(image, opened):
+                log.info(
+                    "[Broker id=%d] Follower %s starts at leader epoch %d from offset %d with high watermark %d. "
+                    "Current leader is %d.",
+                    self.node_id, partition.name, image.leader_epoch, opened.log_end_offset, opened.high_watermark,
+                    image.leader,
+                )  # fmt: skip
+        except KafkaStorageError as error:
+            log.error("[Broker id=%d] Skipped the state change of %s: %s", self.node_id, partition.name, error)
+            partition.stop(KafkaStorageError)
+            self.check_directories()
+
+    def _open(self, partition: Partition, directory_id: Uuid) -> Log:
+        """The partition's log, begun now if it is not there, in the directory that the metadata names."""
+        found = self.logs.get(partition.name)
+        if found is None:
+            directory = None
+            for path, known in self.directory_ids.items():
+                if known == directory_id:
+                    directory = path
+            is_chosen = directory_id not in (UNASSIGNED, MIGRATING)
+            if directory is None and is_chosen and (self._failed or directory_id == LOST):
+                # The log may be on the device that failed, and an empty one in its place would lose what it has.
+                raise KafkaStorageError(f"The directory {directory_id} of {partition.name} is offline")
+            found = self.logs.create(partition.name, topic_id=partition.topic_id, directory=directory)
+        elif found.topic_id is None:
+            found.assign_topic_id(partition.topic_id)
+        elif found.topic_id != partition.topic_id:
+            raise InconsistentTopicId(
+                f"The log of {partition.name} has topic ID {found.topic_id}, not {partition.topic_id}"
+            )
+        actual = self.directory_ids.get(found.log_dir.path)
+        if actual is not None and actual != directory_id and self.on_assigned is not None:
+            self.on_assigned(partition.topic_id, partition.index, actual)
+        return found
+
+    def _delete_topic(self, topic: TopicImage) -> None:
+        table = self.by_id.get(topic.id)
+        for partition in list((table or {}).values()):
+            self._remove(partition)
+        stats = self._stats.get(topic.name)
+        if stats is not None and topic.name not in self.by_name:
+            self._past_stats.add(self._stats.pop(topic.name))
+
+    def _remove(self, partition: Partition) -> None:
+        """The replica is not this node's any more: it goes out of service now, and its files soon."""
+        table = self.by_id[partition.topic_id]
+        del table[partition.index]
+        if not table:
+            del self.by_id[partition.topic_id]
+            if self.by_name.get(partition.topic) is table:
+                del self.by_name[partition.topic]
+        is_offline = not partition.is_serving
+        partition.stop(UnknownTopicOrPartition)
+        if is_offline:
+            return  # what cannot be reached cannot be deleted; the next start finds it to be stray
+        self.checkpoint_count += 1
+        try:
+            self.logs.delete(partition.name)
+        except KafkaStorageError as error:
+            log.error("[Broker id=%d] Unable to delete replica %s: %s", self.node_id, partition.name, error)
+            self.check_directories()
+
+    # Directories
+
+    def check_directories(self) -> list[LogDir]:
+        """Take partitions of directories that have failed out of service; returns the newly failed ones."""
+        failed = [one for one in self.logs.directories if one.is_offline and one.path not in self._failed]
+        for directory in failed:
+            self._failed.add(directory.path)
+            stopped = [
+                one
+                for one in self.partitions()
+                if one.is_serving and one.log is not None and one.log.log_dir is directory
+            ]
+            for partition in stopped:
+                partition.stop(KafkaStorageError)
+            log.error(
+                "[Broker id=%d] Log directory %s is offline; %d partitions are out of service",
+                self.node_id, directory.path, len(stopped),
+            )  # fmt: skip
+        if failed:
+            self.logs.handle_failures()
+            for directory in failed:
+                if self.on_directory_failed is not None:
+                    self.on_directory_failed(directory)
+        return failed
