@@ -66,7 +66,24 @@ class LogManager:
 
         Raises `KafkaStorageError` when another process holds a directory, or when none is left that works.
         """
-        for directory in self.directories:
+        self.lock()
+        for directory in self.live_directories:
+            try:
+                self._load_directory(directory, is_stray)
+            except OSError as error:
+                self._offline(directory, "loading logs", error)
+        if not self.live_directories:
+            self._unlock()
+            raise KafkaStorageError(
+                f"None of the specified log dirs {', '.join(d.path for d in self.directories)} can be used: "
+                + "; ".join(f"{d.path}: {d.failure}" for d in self.directories)
+            )
+
+    def lock(self) -> None:
+        """Take the directories for this process, before anybody writes to them; those already taken stay so."""
+        for directory in self.live_directories:
+            if directory.path in self._locks:
+                continue
             try:
                 if not self._world.disk.exists(directory.path):
                     log.info("[LogManager] Log directory %s not found, creating it.", directory.path)
@@ -80,17 +97,6 @@ class LogManager:
                 ) from None
             except OSError as error:
                 self._offline(directory, "creating or locking the directory", error)
-        for directory in self.live_directories:
-            try:
-                self._load_directory(directory, is_stray)
-            except OSError as error:
-                self._offline(directory, "loading logs", error)
-        if not self.live_directories:
-            self._unlock()
-            raise KafkaStorageError(
-                f"None of the specified log dirs {', '.join(d.path for d in self.directories)} can be used: "
-                + "; ".join(f"{d.path}: {d.failure}" for d in self.directories)
-            )
 
     def _make_directory(self, path: str) -> None:
         """Make a log directory that a power cut leaves: its name is an entry of the directory above, and so on up."""
@@ -130,6 +136,10 @@ class LogManager:
             partition = names.parse_partition_dir(name)
             if partition.topic == names.CLUSTER_METADATA_TOPIC:
                 continue  # the raft layer's own, opened by it
+            if name.endswith(names.DELETE_DIR):
+                # Not opened: nobody closed it, so that an orderly stop says nothing about it, and nobody will read it.
+                self._remove_later(directory, path, self._config_of(partition.topic))
+                continue
             opened = load_log(
                 self._world,
                 directory,
@@ -166,9 +176,7 @@ class LogManager:
 
     def _place(self, opened: Log, name: str, is_stray: Callable[[Log], bool]) -> None:
         partition = opened.partition
-        if name.endswith(names.DELETE_DIR):
-            self._delete_later(opened)
-        elif name.endswith(names.STRAY_DIR):
+        if name.endswith(names.STRAY_DIR):
             log.warning("[LogManager] Loaded stray log %s", opened.directory)
             self.stray_logs[partition] = opened
         elif is_stray(opened):
@@ -281,6 +289,19 @@ class LogManager:
             "[LogManager] Log for partition %s is scheduled for deletion in %s", removed.partition, removed.directory
         )
         self.chores.later(removed.config.file_delete_delay_ms, f"deletion of {removed.directory}", removed.delete)
+
+    def _remove_later(self, directory: LogDir, path: str, config: LogConfig) -> None:
+        """Remove what an earlier run of the node had begun to delete."""
+
+        def remove() -> None:
+            if directory.is_offline:
+                return
+            try:
+                self._world.disk.remove_tree(path)
+            except OSError as error:
+                directory.fail(f"deleting {path}", error)
+
+        self.chores.later(config.file_delete_delay_ms, f"deletion of {path}", remove)
 
     def replace_with_future(self, partition: TopicPartition) -> None:
         """A copy in another directory has caught up: it becomes the log, and the old one is deleted."""
