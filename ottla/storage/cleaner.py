@@ -67,10 +67,12 @@ class Cleaning:
         self.stats = CleanerStats(world.clock.monotonic_ms())
         self._map = offset_map
         self._step_bytes = step_bytes
+        self._bytes_left = 0  # in this step
         self._now_ms = world.clock.now_ms()
         self._directory = log.directory
         self._truncation_count = log.truncation_count
         self._sources: Sequence[Segment] = ()  # what is being read, and has to stay where it is
+        self._cleaned: Segment | None = None  # what is being written
         self._steps = self._run()
 
     def step(self) -> SyncPlan | None:
@@ -80,6 +82,7 @@ class Cleaning:
         `CorruptMessage`, `InvalidRecord` or `CorruptIndex` when the log is damaged. The run is over after each of them.
         """
         assert not self.is_done, "the run is over"
+        self._bytes_left = self._step_bytes
         try:
             self._check_log()
             return next(self._steps)
@@ -97,6 +100,7 @@ class Cleaning:
         """End the run where it is and remove what it has written so far. Swaps that are done stay done."""
         self.is_done = True
         self._steps.close()
+        self._discard()
 
     def _check_log(self) -> None:
         log = self.log
@@ -133,6 +137,7 @@ class Cleaning:
                 yield from self._clean_group(group, transactions)
             except SegmentOverflow as overflow:
                 # Offsets span more than an index can hold, as Kafka before 2.0 could leave them (KAFKA-6264).
+                self._discard()
                 self._split(group)
                 raise CleaningAborted(str(overflow)) from overflow
         stats.buffer_utilization = self._map.utilization
@@ -153,7 +158,7 @@ class Cleaning:
         segments = self._sources = self._segments(start, end)
         transactions = CleanedTransactions()
         transactions.add_aborted(self._aborted(start, end))
-        end_offsets = [*(segment.base_offset for segment in segments[1:]), end]
+        end_offsets = [*(segment.base_offset for segment in segments), end][1:]
         for segment, end_offset in zip(segments, end_offsets, strict=True):
             position = segment.offset_index.floor(start).position
             for batch in self._batches(segment, position):
@@ -189,30 +194,29 @@ class Cleaning:
     def _clean_group(self, group: Sequence[Segment], transactions: CleanedTransactions) -> Iterator[SyncPlan | None]:
         """Copy what stays of these segments into one, and put that in their place."""
         log = self.log
-        cleaned = Segment.create(self._world, self._directory, group[0].base_offset, log.config, suffix=names.CLEANED)
-        try:
-            transactions.cleaned_index = cleaned.txn_index
-            batch_filter = BatchFilter(
-                self._map,
-                transactions,
-                last_records(log.producers),
-                self.stats,
-                end_offset=self.first_uncleanable_offset,
-                now_ms=self._now_ms,
-                delete_retention_ms=log.config.delete_retention_ms,
-            )
-            for segment, following in zip(group, [*group[1:], None], strict=True):
-                end_offset = segment.read_next_offset() if following is None else following.base_offset
-                transactions.add_aborted(self._aborted(segment.base_offset, end_offset))
-                yield from self._clean_segment(segment, cleaned, batch_filter)
-            cleaned.on_become_inactive()
-            yield SyncPlan(self._world.disk, cleaned.files_to_sync())
-            # Retention by time and the age of a segment without timestamps go by this.
-            cleaned.modified_ms = group[-1].modified_ms
-            log.replace_segments([cleaned], group)
-        finally:
-            if cleaned.suffix == names.CLEANED:
-                self._discard(cleaned)
+        cleaned = self._cleaned = Segment.create(
+            self._world, self._directory, group[0].base_offset, log.config, suffix=names.CLEANED
+        )
+        transactions.cleaned_index = cleaned.txn_index
+        batch_filter = BatchFilter(
+            self._map,
+            transactions,
+            last_records(log.producers),
+            self.stats,
+            end_offset=self.first_uncleanable_offset,
+            now_ms=self._now_ms,
+            delete_retention_ms=log.config.delete_retention_ms,
+        )
+        for segment, following in zip(group, [*group[1:], None], strict=True):
+            end_offset = segment.read_next_offset() if following is None else following.base_offset
+            transactions.add_aborted(self._aborted(segment.base_offset, end_offset))
+            yield from self._clean_segment(segment, cleaned, batch_filter)
+        cleaned.on_become_inactive()
+        yield SyncPlan(self._world.disk, cleaned.files_to_sync())
+        # Retention by time and the age of a segment without timestamps go by this.
+        cleaned.modified_ms = group[-1].modified_ms
+        log.replace_segments([cleaned], group)
+        self._cleaned = None
 
     def _clean_segment(self, source: Segment, cleaned: Segment, batch_filter: BatchFilter) -> Iterator[None]:
         kept: list[Buffer] = []
@@ -240,26 +244,36 @@ class Cleaning:
             if segment.has_overflow:
                 self.log.split_segment(segment)
 
-    def _discard(self, cleaned: Segment) -> None:
+    def _discard(self) -> None:
         """Remove an unfinished segment, wherever the log's directory is by now."""
+        cleaned, self._cleaned = self._cleaned, None
+        if cleaned is None or cleaned.suffix != names.CLEANED:
+            return  # one that is half swapped in is put right by the next start
         cleaned.move_to(self.log.directory)
-        # On a device that fails the files stay; the next start removes them.
+        # On a device that fails the files stay, and the next start removes them.
         with suppress(OSError):
             cleaned.delete_files()
 
     def _batches(self, segment: Segment, position: int = 0) -> Iterator[Batch | None]:
         """The batches of a segment from a position on, checked, and None whenever a step is full."""
-        end = segment.size
-        done = 0
-        for place, batch in segment.batches(position, end):
+        following = self.log.segments.higher(segment.base_offset)
+        assert following is not None, f"{segment} is the active one"
+        expected_offset = segment.base_offset
+        for place, batch in segment.batches(position, segment.size):
             batch.ensure_valid()
+            # The base offset is not under the checksum.
+            if not expected_offset <= batch.base_offset <= batch.last_offset < following.base_offset:
+                raise CorruptMessage(
+                    f"{segment} has a batch of offsets {batch.base_offset} to {batch.last_offset} at position {place}, "
+                    f"where {expected_offset} is the least and {following.base_offset - 1} the largest"
+                )
             yield batch
+            expected_offset = batch.next_offset
             position = place + batch.size
-            done += batch.size
-            if done >= self._step_bytes:
-                done = 0
+            self._bytes_left -= batch.size
+            if self._bytes_left <= 0:
                 yield None
-        if position < end:
+        if position < segment.size:
             raise CorruptMessage(f"{segment} holds no whole batch at position {position}, and it does not end there")
 
 
@@ -272,8 +286,8 @@ def group_segments(
     """
     groups: list[list[Segment]] = []
     size = index_size = time_index_size = 0
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        last_offset = (end_offset if following is None else following.base_offset) - 1
+    end_offsets = [*(segment.base_offset for segment in segments), end_offset][1:]
+    for segment, segment_end_offset in zip(segments, end_offsets, strict=True):
         size += segment.size
         index_size += segment.offset_index.size
         time_index_size += segment.time_index.size
@@ -283,7 +297,7 @@ def group_segments(
             and index_size <= index_size_max
             and time_index_size <= index_size_max
             # An empty one adds no offset: otherwise one would be left behind every 2^31 offsets.
-            and (segment.size == 0 or last_offset - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
+            and (segment.size == 0 or segment_end_offset - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
         ):
             groups[-1].append(segment)
         else:
