@@ -1,4 +1,4 @@
-"""The virtual world: time that stands still until it is moved, and a disk that can lose power. See README.md.
+"""The virtual world: time that is moved, a disk that can lose power, a network that can be broken. See README.md.
 
 Deterministic: the same seed and the same operations give the same outcome, in every process.
 """
@@ -6,16 +6,47 @@ Deterministic: the same seed and the same operations give the same outcome, in e
 from ottla.sim.clock import VirtualClock
 from ottla.sim.disk import VirtualDisk, VirtualFile
 from ottla.sim.faults import CHANGES, Kind, Moment, SimulatedCrash
-from ottla.sim.world import VirtualWorld, virtual_world
+from ottla.sim.life import Life
+from ottla.sim.loop import Deadlock, Runaway, VirtualLoop
+from ottla.sim.network import Host, HostNetwork, VirtualListener, VirtualNetwork
+from ottla.sim.stream import Pace, VirtualStream
+from ottla.sim.tasks import VirtualTasks
+from ottla.sim.world import (
+    VirtualNodeWorld,
+    VirtualWorld,
+    node_world,
+    run_virtual,
+    virtual_node_world,
+    virtual_world,
+)
 
 __all__ = [
+    # worlds
     "virtual_world",
     "VirtualWorld",
+    "virtual_node_world",
+    "node_world",
+    "VirtualNodeWorld",
+    "run_virtual",
+    # time and tasks
     "VirtualClock",
+    "VirtualLoop",
+    "VirtualTasks",
+    "Life",
+    "Deadlock",
+    "Runaway",
+    # the disk
     "VirtualDisk",
     "VirtualFile",
     "SimulatedCrash",
     "CHANGES",
     "Kind",
     "Moment",
+    # the network
+    "VirtualNetwork",
+    "Host",
+    "HostNetwork",
+    "VirtualListener",
+    "VirtualStream",
+    "Pace",
 ]

@@ -90,10 +90,19 @@ class VirtualDisk:
             node.synced_modified_ms = node.modified_ms
         self._begin_life()
 
+    def halt(self) -> None:
+        """Let every operation raise `SimulatedCrash` until `crash` or `process_crash`: the node is being killed."""
+        self._is_halted = True
+
     def process_crash(self) -> None:
         """The process dies and the system lives on: everything written is there, synced or not."""
         self._note("crash", "/", "the process died")
         self._begin_life()
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether the node has died of a planned crash, or is being killed."""
+        return self._is_halted
 
     @property
     def used_bytes(self) -> int:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
+from typing import Any, TypeVar
 
 from ottla.sim.clock import VirtualClock
 from ottla.sim.disk import VirtualDisk
-from ottla.world import World
+from ottla.sim.life import Life
+from ottla.sim.loop import VirtualLoop
+from ottla.sim.network import Host, HostNetwork, VirtualNetwork
+from ottla.sim.tasks import VirtualTasks
+from ottla.world import NodeWorld, World
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +30,50 @@ def virtual_world(random: Random) -> VirtualWorld:
     """One node's world, everything in it driven by this seeded `random.Random`."""
     clock = VirtualClock()
     return VirtualWorld(clock=clock, disk=VirtualDisk(random, clock), random=random)
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualNodeWorld(NodeWorld):
+    """One life of a node: its tasks and its network end with `life`; clock and disk may serve the next one."""
+
+    clock: VirtualClock
+    disk: VirtualDisk
+    tasks: VirtualTasks
+    network: HostNetwork
+    life: Life
+    loop: VirtualLoop
+
+
+def node_world(
+    network: VirtualNetwork, host: Host, clock: VirtualClock, disk: VirtualDisk, life: Life, seed: str
+) -> VirtualNodeWorld:
+    """What a node gets for a life on that host. `seed` is for what the node draws itself and for its threads."""
+    return VirtualNodeWorld(
+        clock=clock,
+        disk=disk,
+        random=Random(f"{seed} node"),
+        tasks=VirtualTasks(network.loop, life, Random(f"{seed} threads")),
+        network=HostNetwork(network, host, life),
+        life=life,
+        loop=network.loop,
+    )
+
+
+def virtual_node_world(seed: int, name: str = "node") -> VirtualNodeWorld:
+    """A single host on a network of its own, ready to run a node. More hosts join through `network.network`."""
+    loop = VirtualLoop()
+    network = VirtualNetwork(loop, Random(f"{seed} network"))
+    clock = VirtualClock()
+    loop.attach(clock)
+    disk = VirtualDisk(Random(f"{seed} disk"), clock)
+    return node_world(network, network.add_host(name), clock, disk, Life(name, disk), str(seed))
+
+
+def run_virtual(world: VirtualNodeWorld, main: Callable[[NodeWorld], Coroutine[Any, Any, T]]) -> T:
+    """Run `main` in this world until it returns, as `run_node` does in the real one."""
+    task = world.loop.create_task(main(world), context=world.life.context.copy())
+    try:
+        return world.loop.run_until_complete(task)
+    finally:
+        world.life.end()
+        world.loop.close()

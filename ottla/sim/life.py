@@ -1,0 +1,67 @@
+"""One life of a node or of a client: from its start until it is stopped, killed, or dies of its disk.
+
+Whatever a node asks the loop to call is marked with its life, through the context that asyncio hands on by itself. When
+the life ends, nothing of it runs any more: timers, callbacks, tasks, all gone between two calls, as after kill -9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
+from typing import Any
+
+from ottla.sim.disk import VirtualDisk
+from ottla.sim.faults import SimulatedCrash
+
+_life: ContextVar[Life | None] = ContextVar("life", default=None)
+
+
+class Life:
+    """What belongs together and dies together."""
+
+    __slots__ = ("_disk", "context", "is_over", "name", "on_crash", "tasks", "was_told_to_die")
+
+    def __init__(self, name: str, disk: VirtualDisk | None = None, on_crash: Callable[[], None] | None = None) -> None:
+        self.name = name
+        self.is_over = False
+        self.was_told_to_die = False
+        self._disk = disk
+        self.on_crash: Callable[[], None] = on_crash or self.end
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.context: Context = copy_context()
+        """In which everything of this life runs."""
+        self.context.run(_life.set, self)
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether its disk has told it to die: it is ended as soon as the call in which that happened is over.
+
+        The disk is asked too, because a node that swallows the exception dies all the same.
+        """
+        return self.was_told_to_die or (self._disk is not None and self._disk.is_halted)
+
+    def end(self) -> None:
+        """Let nothing of this life run any more; called from outside of it.
+
+        Its coroutines are ended here and now, in the order they were begun, by a `SimulatedCrash` at the place where
+        they wait: left to the garbage collector, their `finally` blocks would run at a moment that no seed decides.
+        """
+        if self.is_over:
+            return
+        self.is_over = True
+        if self._disk is not None:
+            self._disk.halt()
+        for task in self.tasks:
+            if not task.done():
+                coroutine: Any = task.get_coro()
+                with contextlib.suppress(SimulatedCrash, Exception):
+                    coroutine.throw(SimulatedCrash(f"{self.name} is dead"))
+                with contextlib.suppress(RuntimeError, SimulatedCrash):
+                    coroutine.close()
+
+
+def life_of(context: Context) -> Life | None:
+    """Whose context this is."""
+    return context.get(_life)

@@ -1,0 +1,219 @@
+"""An asyncio event loop on virtual time: it never waits, it moves the clocks to the next timer.
+
+Everything that runs is a call in one queue, ordered by its time and then by when it was asked for, so the order depends
+on nothing but the calls themselves. Coroutines are ordinary asyncio tasks: code written for the real loop runs here.
+
+A call belongs to the `Life` in whose context it was asked for; a dead life's calls are dropped, which is how a node can
+be killed in the middle of everything while the others go on.
+
+Promises: no call runs inside another; time moves only when nothing is left to do at the present instant. A run in which
+nothing is left to happen raises `Deadlock`, one in which too much happens raises `Runaway`: neither hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
+
+from ottla.sim.clock import VirtualClock
+from ottla.sim.faults import SimulatedCrash
+from ottla.sim.life import life_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+STEPS_MAX = 20_000_000
+"""Calls in a whole run."""
+INSTANT_STEPS_MAX = 200_000
+"""Calls without time passing: beyond this something keeps itself busy."""
+
+
+class Deadlock(AssertionError):
+    """What was waited for can never happen: nothing is left to run."""
+
+
+class Runaway(AssertionError):
+    """More happened than any sound run has need of."""
+
+
+class Call:
+    """Something to be called, now or at a time."""
+
+    __slots__ = ("_args", "_callback", "context", "is_cancelled", "life", "when_us")
+
+    def __init__(self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
+        self.when_us = when_us
+        self._callback: Callable[..., object] | None = callback
+        self._args = args
+        self.context = context
+        self.life = life_of(context)
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self._callback = None  # what it would have held alive goes with it
+        self._args = ()
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        """The time it is planned for, as `VirtualLoop.time` tells it."""
+        return self.when_us / 1_000_000
+
+    def run(self) -> None:
+        assert self._callback is not None, "a cancelled call is not run"
+        self.context.run(self._callback, *self._args)
+
+
+# To the type checker a loop must have sockets, signals and processes; asyncio itself asks for none of them.
+_Loop: Any = asyncio.AbstractEventLoop
+
+
+class VirtualLoop(_Loop):  # type: ignore[misc]
+    """The queue of calls, and the time. Microseconds inside; the clocks show whole milliseconds."""
+
+    def __init__(self, *, steps_max: int = STEPS_MAX, instant_steps_max: int = INSTANT_STEPS_MAX) -> None:
+        self.now_us = 0
+        self.step_count = 0
+        self._steps_max = steps_max
+        self._instant_steps_max = instant_steps_max
+        self._instant_steps = 0
+        self._clocks: list[VirtualClock] = []
+        self._ready: deque[Call] = deque()
+        self._timers: list[tuple[int, int, Call]] = []
+        self._timer_count = 0
+        self._is_closed = False
+        self._is_running = False
+
+    def attach(self, clock: VirtualClock) -> None:
+        """Let this clock go with the loop's time. Each node has its own, which may be wrong about the wall time."""
+        self._clocks.append(clock)
+
+    # Asking for calls.
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Call:
+        call = Call(self.now_us, callback, args, copy_context() if context is None else context)
+        self._ready.append(call)
+        return call
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Call:
+        return self.call_at_us(round(when * 1_000_000), callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Call:
+        return self.call_at_us(self.now_us + round(delay * 1_000_000), callback, *args, context=context)
+
+    def call_at_us(
+        self, when_us: int, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Call:
+        """Call at a time of the loop, in microseconds; at once when it has passed."""
+        when_us = max(when_us, self.now_us)
+        call = Call(when_us, callback, args, copy_context() if context is None else context)
+        self._timer_count += 1
+        heapq.heappush(self._timers, (when_us, self._timer_count, call))
+        return call
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Call:
+        return self.call_soon(callback, *args, context=context)
+
+    # What asyncio's tasks and futures ask of a loop.
+
+    def time(self) -> float:
+        return self.now_us / 1_000_000
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self._is_running
+
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        """Drop what is still planned. Coroutines that never finished are forgotten without a word."""
+        self._is_closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._is_closed:
+            log.error("[Loop] %s", context.get("message"), exc_info=context.get("exception"))
+
+    # Running.
+
+    def run_until_complete(self, future: Awaitable[T]) -> T:
+        """Run until `future` is done; its result, or its exception."""
+        waited = asyncio.ensure_future(future, loop=self)
+        self.run_until(waited.done)
+        return waited.result()
+
+    def run_until(self, is_done: Callable[[], bool]) -> None:
+        """Run calls until the condition holds. It is asked after every call."""
+        assert not self._is_running, "the loop runs once at a time"
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        self._is_running = True
+        try:
+            while not is_done():
+                self._step()
+        finally:
+            self._is_running = False
+            asyncio._set_running_loop(before)
+
+    def _step(self) -> None:
+        """Run one call, after moving the time to it."""
+        while not self._ready:
+            if not self._timers:
+                raise Deadlock(f"nothing is left to run at {self.now_us / 1000:.3f} ms")
+            self._move_to(self._timers[0][0])
+        call = self._ready.popleft()
+        life = call.life
+        if call.is_cancelled or (life is not None and life.is_over):
+            return
+        self.step_count += 1
+        self._instant_steps += 1
+        if self.step_count > self._steps_max:
+            raise Runaway(f"{self.step_count} calls at {self.now_us / 1000:.3f} ms: the run does not come to an end")
+        if self._instant_steps > self._instant_steps_max:
+            raise Runaway(f"{self._instant_steps} calls at {self.now_us / 1000:.3f} ms without time passing")
+        try:
+            call.run()
+        except SimulatedCrash:
+            assert life is not None, "only the disk of a node raises this"
+            life.was_told_to_die = True
+        except Exception as error:
+            if life is None:
+                raise  # the simulator's own mistake
+            log.error("[Loop] A call of %s failed", life.name, exc_info=error)
+        if life is not None and life.has_crashed and not life.is_over:
+            life.on_crash()
+
+    def _move_to(self, when_us: int) -> None:
+        """Let the time come, and make ready all that is due then."""
+        passed_ms = when_us // 1000 - self.now_us // 1000
+        if when_us > self.now_us:
+            self._instant_steps = 0
+            self.now_us = when_us
+            if passed_ms:
+                for clock in self._clocks:
+                    clock.advance(passed_ms)
+        timers = self._timers
+        while timers and timers[0][0] <= when_us:
+            self._ready.append(heapq.heappop(timers)[2])
