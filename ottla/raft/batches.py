@@ -39,23 +39,19 @@ _CONTROL_TYPES = {message: kind for kind, message in _CONTROL_MESSAGES.items()}
 _CONTROL_VERSION = 0
 
 
-def encode_record(record: MetadataRecord) -> bytes:
-    """The value of a metadata record in the log."""
+def versioned(record: MetadataRecord) -> VersionedRecord:
+    """The record with the version it is written in."""
     if isinstance(record, VersionedRecord):
-        return write_record(record.record, record.version)
-    return write_record(record, record.schema.versions.last)
+        return record
+    return VersionedRecord(record, record.schema.versions.last)
 
 
-def message_of(record: MetadataRecord) -> Message:
-    return record.record if isinstance(record, VersionedRecord) else record
-
-
-def encode_batch(records: Sequence[MetadataRecord], *, base_offset: int, epoch: int, timestamp: int) -> bytes:
+def encode_batch(records: Sequence[VersionedRecord], *, base_offset: int, epoch: int, timestamp: int) -> bytes:
     """One batch of metadata records; `RecordListTooLarge` when they do not fit in one."""
     assert records, "a batch has records"
     builder = RecordBatchBuilder(base_offset=base_offset, leader_epoch=epoch)
     for record in records:
-        builder.append(timestamp, None, encode_record(record))
+        builder.append(timestamp, None, write_record(*record))
     data = builder.build()
     if len(data) > BATCH_BYTES_MAX:
         raise RecordListTooLarge(

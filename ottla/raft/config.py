@@ -27,6 +27,9 @@ class RaftSettings(Protocol):
     @property
     def metadata_log_max_snapshot_interval_ms(self) -> int: ...
 
+    @property
+    def controller_quorum_election_timeout_ms(self) -> int: ...
+
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
@@ -38,3 +41,4 @@ class RaftConfig:
     metadata_max_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     metadata_log_max_record_bytes_between_snapshots: int = 20 * 1024**2
     metadata_log_max_snapshot_interval_ms: int = 60 * 60 * 1000
+    controller_quorum_election_timeout_ms: int = 1000

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ottla.raft.snapshot import Snapshot
-from ottla.wire import Message
+from ottla.wire.metadata import VersionedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class CommittedBatch:
     last_offset: int
     epoch: int
     timestamp: int
-    records: list[Message]
+    records: Sequence[VersionedRecord]
     size: int
     """Bytes in the log."""
 
@@ -33,8 +33,8 @@ class Listener(Protocol):
         """These batches are committed; they follow what was told before without a gap."""
         ...
 
-    def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Forget everything and take the state in this snapshot; what follows begins at `snapshot.offset`."""
+    def on_snapshot(self, records: Iterable[VersionedRecord], *, offset: int, epoch: int, timestamp_ms: int) -> None:
+        """Forget everything and take the state that these records make; `offset` is the last that they contain."""
         ...
 
     def on_leader(self, epoch: int) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.errors import CorruptMessage, InvalidRecord
-from ottla.raft.batches import BATCH_BYTES_MAX, MetadataRecord, decode_control, encode_control_batch, encode_record
+from ottla.raft.batches import BATCH_BYTES_MAX, MetadataRecord, decode_control, encode_control_batch, versioned
 from ottla.raft.batches import decode_records as _decode_records
 from ottla.raft.files import publish
 from ottla.raft.voters import VoterSet
@@ -28,7 +28,7 @@ from ottla.wire.data.control import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from ottla.wire.metadata import VersionedRecord
+from ottla.wire.metadata import VersionedRecord, write_record
 from ottla.world import Clock, Disk
 
 CHECKPOINT = ".checkpoint"
@@ -108,7 +108,7 @@ class SnapshotWriter:
 
     def append(self, records: Iterable[MetadataRecord]) -> None:
         for record in records:
-            value = encode_record(record)
+            value = write_record(*versioned(record))
             if not self._builder.record_count:
                 self._timestamp = self._clock.now_ms()
             if not self._builder.append(self._timestamp, None, value):
@@ -239,11 +239,10 @@ class Snapshot:
         if not has_footer:
             raise DamagedSnapshot(f"{self.path} has no footer")
 
-    def records(self) -> Iterator[Message]:
-        """The records, for replay."""
+    def records(self) -> Iterator[VersionedRecord]:
+        """The records one by one, for replay."""
         for batch in self.record_batches():
-            for record, _ in batch:
-                yield record
+            yield from batch
 
     def _control(self, batch: Batch) -> list[Message]:
         try:

@@ -1,0 +1,355 @@
+"""The log of `__cluster_metadata` and its snapshots: opened, read, appended to, cut at its start.
+
+Promises:
+- Every start reads the log from its first segment on and cuts it behind the last whole batch, as Kafka does: nothing
+  torn is ever read, and no checkpoint has to be right.
+- The log begins at or before its oldest snapshot, and there is a snapshot wherever the log does not begin at 0: the
+  whole state can always be read.
+- The voters and the `kraft.version` are known at every offset from the latest snapshot on.
+
+Called by `driver`, on its one thread; `sync` of a plan may run in another.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import insort
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+
+from ottla.config import LogConfig
+from ottla.raft.batches import BATCH_BYTES_MAX, decode_control, decode_records
+from ottla.raft.config import RaftSettings
+from ottla.raft.files import parent_of
+from ottla.raft.format import METADATA_DIR
+from ottla.raft.listener import CommittedBatch
+from ottla.raft.snapshot import DELETED, Snapshot, SnapshotId, SnapshotWriter, parse_name
+from ottla.raft.voters import History, VoterSet
+from ottla.records import Batch, batches
+from ottla.storage import AppendOrigin, Chores, Isolation, LogDir, SyncPlan, load_log
+from ottla.types import METADATA_TOPIC_ID, TopicPartition
+from ottla.wire.data.control import KRaftVersionRecord, VotersRecord
+from ottla.world import World
+
+log = logging.getLogger(__name__)
+
+PARTITION = TopicPartition("__cluster_metadata", 0)
+READ_BYTES_MAX = 1 << 20
+DELETE_DELAY_MS = 60_000
+"""How long a deleted snapshot is kept under another name, for whoever still reads it."""
+
+
+class MetadataLog:
+    """See the module."""
+
+    def __init__(self, world: World, config: RaftSettings, log_dir: str) -> None:
+        self._world = world
+        self._config = config
+        self.directory = f"{log_dir.rstrip('/')}/{METADATA_DIR}"
+        self.chores = Chores(world.clock)
+        is_new = not world.disk.exists(self.directory)
+        self._log = load_log(
+            world,
+            LogDir(log_dir),
+            self.directory,
+            _log_config(config),
+            self.chores,
+            partition=PARTITION,
+            topic_id=METADATA_TOPIC_ID,
+        )
+        if is_new:
+            world.disk.sync_dir(parent_of(self.directory))
+        self.bytes_since_snapshot = 0
+        """How much of the log the latest snapshot does not contain."""
+        self.voters: History[VoterSet] = History()
+        self.kraft_versions: History[int] = History()
+        self._snapshots: list[SnapshotId] = []
+        self._snapshot_facts: dict[SnapshotId, tuple[int, int]] = {}
+        self._find_snapshots()
+        self._truncate_to_latest_snapshot()
+        self._read_control_records()
+
+    # What it is
+
+    @property
+    def start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._log.high_watermark
+
+    @property
+    def size(self) -> int:
+        return self._log.size
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last batch, or of the snapshot that the log begins with; 0 when there is nothing."""
+        latest = self._log.epochs.latest_epoch
+        if latest is not None:
+            return latest
+        return self._snapshots[-1].epoch if self._snapshots else 0
+
+    @property
+    def failure(self) -> str | None:
+        """Why the device can no longer be used, once it cannot."""
+        return self._log.log_dir.failure
+
+    # Append, read, commit
+
+    def begin_epoch(self, epoch: int) -> None:
+        """An epoch begins at the log's end; on disk before any batch of it is."""
+        self._log.epochs.assign(epoch, self.end_offset)
+
+    def append(self, data: bytes, *, epoch: int) -> int:
+        """Append one whole batch of this leader's; returns the last offset."""
+        info = self._log.append_as_leader(data, leader_epoch=epoch, origin=AppendOrigin.RAFT_LEADER)
+        for batch in batches(data):
+            if batch.is_control:
+                self._note_control(batch)
+        self.bytes_since_snapshot += len(data)
+        return info.last_offset
+
+    def plan_sync(self) -> SyncPlan | None:
+        """What to sync so that all of the log survives a power cut; None when it would already.
+
+        The indexes are left out: every start rebuilds them. So a commit costs one sync of one file.
+        """
+        plan = self._log.plan_flush()
+        if plan is not None:
+            plan.files = [file for file in plan.files if file.path.endswith(".log")]
+        return plan
+
+    def advance_high_watermark(self, offset: int) -> None:
+        self._log.advance_high_watermark(offset)
+
+    def read_committed(self, offset: int) -> list[CommittedBatch]:
+        """Batches from `offset` on, some of them; none at the high watermark."""
+        return list(self._decoded(offset, Isolation.HIGH_WATERMARK))
+
+    def timestamp_before(self, offset: int) -> int:
+        """The timestamp of the batch that ends at `offset`."""
+        found = self._log.read(offset - 1, bytes_max=1, isolation=Isolation.LOG_END)
+        assert found.slice is not None, f"offset {offset - 1} is in the log"
+        batch = next(batches(found.slice.read()))
+        assert batch.next_offset == offset, f"{offset} is inside a batch, [{batch.base_offset}, {batch.last_offset}]"
+        return batch.max_timestamp
+
+    def _decoded(self, offset: int, isolation: Isolation) -> Iterator[CommittedBatch]:
+        found = self._log.read(offset, bytes_max=READ_BYTES_MAX, isolation=isolation)
+        if found.slice is None:
+            return
+        for batch in batches(found.slice.read()):
+            batch.ensure_valid()
+            yield CommittedBatch(
+                base_offset=batch.base_offset,
+                last_offset=batch.last_offset,
+                epoch=batch.leader_epoch,
+                timestamp=batch.max_timestamp,
+                records=decode_records(batch),
+                size=batch.size,
+            )
+
+    # The voters in the log
+
+    def _read_control_records(self) -> None:
+        offset = self.start_offset
+        latest = self.latest_snapshot()
+        if latest is not None:
+            offset = latest.offset
+            if latest.kraft_version:
+                self.kraft_versions.add(offset - 1, latest.kraft_version)
+            if latest.voters is not None:
+                self.voters.add(offset - 1, latest.voters)
+        while offset < self.end_offset:
+            found = self._log.read(offset, bytes_max=READ_BYTES_MAX, isolation=Isolation.LOG_END)
+            assert found.slice is not None, f"offset {offset} is below the log's end"
+            for batch in batches(found.slice.read()):
+                offset = batch.next_offset
+                self.bytes_since_snapshot += batch.size
+                if batch.is_control:
+                    batch.ensure_valid()
+                    self._note_control(batch)
+
+    def _note_control(self, batch: Batch) -> None:
+        for offset, message in decode_control(batch):
+            if isinstance(message, KRaftVersionRecord):
+                self.kraft_versions.add(offset, message.k_raft_version)
+            elif isinstance(message, VotersRecord):
+                self.voters.add(offset, VoterSet.from_record(message))
+
+    # Snapshots
+
+    @property
+    def latest_snapshot_id(self) -> SnapshotId | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    @property
+    def snapshot_ids(self) -> list[SnapshotId]:
+        return list(self._snapshots)
+
+    def latest_snapshot(self) -> Snapshot | None:
+        return self._open(self._snapshots[-1]) if self._snapshots else None
+
+    def new_snapshot(self, id: SnapshotId) -> SnapshotWriter | None:
+        """Begin a snapshot; None when there is one there, or when the log begins there or above it already."""
+        if id.offset <= self.start_offset or id in self._snapshots:
+            return None
+        if id.offset > self.high_watermark:
+            raise ValueError(f"a snapshot at {id} would hold what is not committed: {self.high_watermark} on")
+        if self._log.epochs.epoch_for_offset(id.offset - 1) != id.epoch:
+            raise ValueError(f"the batch before offset {id.offset} is not of epoch {id.epoch}")
+        kraft_version = self.kraft_versions.at(id.offset - 1) or 0
+        return SnapshotWriter(
+            self._world.disk,
+            self._world.clock,
+            f"{self.directory}/{id.name}",
+            epoch=id.epoch,
+            last_contained_log_timestamp=self.timestamp_before(id.offset),
+            kraft_version=kraft_version,
+            voters=self.voters.at(id.offset - 1) if kraft_version else None,
+        )
+
+    def add_snapshot(self, id: SnapshotId) -> None:
+        """A snapshot is on disk: it counts from now on."""
+        insort(self._snapshots, id)
+        self.bytes_since_snapshot = self._bytes_from(id.offset)
+        self.voters.forget_before(id.offset - 1)
+        self.kraft_versions.forget_before(id.offset - 1)
+
+    def _bytes_from(self, offset: int) -> int:
+        place = self._log.read(offset, bytes_max=1, isolation=Isolation.LOG_END).start
+        behind = sum(s.size for s in self._log.segments if s.base_offset >= place.segment_base_offset)
+        return behind - place.position
+
+    def clean(self) -> bool:
+        """Delete old snapshots, and the log below the oldest that stays, by `metadata.max.retention.*`; True if any.
+
+        The latest snapshot always stays, so both limits are soft.
+        """
+        return self._clean_by_size() | self._clean_by_age()
+
+    def _clean_by_size(self) -> bool:
+        limit = self._config.metadata_max_retention_bytes
+        is_cleaned = False
+        while limit >= 0 and len(self._snapshots) > 1:
+            snapshots_size = sum(self._facts(id)[0] for id in self._snapshots)
+            if self.size + snapshots_size <= limit:
+                break
+            cause = f"the log's {self.size} and the snapshots' {snapshots_size} bytes are more than {limit}"
+            if not self._delete_before(self._snapshots[1], cause):
+                break
+            is_cleaned = True
+        return is_cleaned
+
+    def _clean_by_age(self) -> bool:
+        limit_ms = self._config.metadata_max_retention_ms
+        now_ms = self._world.clock.now_ms()
+        is_cleaned = False
+        while limit_ms >= 0 and len(self._snapshots) > 1:
+            timestamp = self._facts(self._snapshots[0])[1]
+            if now_ms - timestamp <= limit_ms:
+                break
+            cause = f"its timestamp {timestamp} is older than {limit_ms} ms"
+            if not self._delete_before(self._snapshots[1], cause):
+                break
+            is_cleaned = True
+        return is_cleaned
+
+    def _delete_before(self, id: SnapshotId, cause: str) -> bool:
+        """Let the log begin at a snapshot: older snapshots and the segments wholly below it go."""
+        if self.start_offset >= id.offset or not self._log.advance_log_start(id.offset, "a newer snapshot"):
+            return False
+        below = [s for s, following in pairwise(self._log.segments) if following.base_offset <= id.offset]
+        self._log.delete_segments(below, f"log start offset {id.offset} breach")
+        self._forget_before(id, cause)
+        return True
+
+    def _forget_before(self, id: SnapshotId, cause: str) -> None:
+        for old in [old for old in self._snapshots if old < id]:
+            log.info("[RaftLog %s] Marking snapshot %s for deletion because %s", PARTITION, old, cause)
+            self._snapshots.remove(old)
+            self._snapshot_facts.pop(old, None)
+            path = f"{self.directory}/{old.name}"
+            self._world.disk.rename(path, path + DELETED)
+            self.chores.later(DELETE_DELAY_MS, f"removal of {old}", partial(self._remove, path + DELETED))
+
+    def _remove(self, path: str) -> None:
+        if self._world.disk.exists(path):
+            self._world.disk.remove(path)
+
+    def _facts(self, id: SnapshotId) -> tuple[int, int]:
+        """A snapshot's size, and the time of the last record that it contains."""
+        if id not in self._snapshot_facts:
+            snapshot = self._open(id)
+            self._snapshot_facts[id] = (
+                self._world.disk.size(snapshot.path),
+                snapshot.last_contained_log_timestamp,
+            )
+        return self._snapshot_facts[id]
+
+    def _open(self, id: SnapshotId) -> Snapshot:
+        return Snapshot(self._world.disk, f"{self.directory}/{id.name}", id)
+
+    def _find_snapshots(self) -> None:
+        """Take what is complete and at or above the log's start; remove what an interrupted write or deletion left."""
+        leftovers = []
+        for name in self._world.disk.names(self.directory):
+            parsed = parse_name(name)
+            if parsed is None:
+                continue
+            id, suffix = parsed
+            if suffix or id.offset < self.start_offset:
+                leftovers.append(name)
+            else:
+                self._snapshots.append(id)
+        self._snapshots.sort()
+        if self.start_offset > 0 and not self._snapshots:
+            raise ValueError(
+                f"{self.directory} begins at offset {self.start_offset} and has no snapshot of what came before"
+            )
+        for name in leftovers:
+            log.info("[RaftLog %s] Deleted unneeded snapshot file %s", PARTITION, name)
+            self._world.disk.remove(f"{self.directory}/{name}")
+
+    def _truncate_to_latest_snapshot(self) -> None:
+        """A snapshot from the leader may be complete while the log still ends before it: then the log begins there."""
+        latest = self.latest_snapshot_id
+        if latest is None or (latest.epoch, latest.offset) <= (self._log.epochs.latest_epoch or 0, self.end_offset):
+            return
+        log.info("[RaftLog %s] Truncating the log fully: it ends before snapshot %s", PARTITION, latest)
+        self._log.truncate_fully_and_start_at(latest.offset)
+        self._forget_before(latest, "the log was truncated fully")
+
+    # Life
+
+    def close(self) -> None:
+        self._log.close()
+
+    def abandon(self) -> None:
+        """Give the descriptors back and write nothing."""
+        self._log.abandon()
+
+
+def _log_config(config: RaftSettings) -> LogConfig:
+    """Neither age nor size deletes from this log: snapshots do."""
+    return LogConfig().with_topic(
+        {
+            "max.message.bytes": BATCH_BYTES_MAX,
+            "segment.ms": config.metadata_log_segment_ms,
+            "retention.ms": -1,
+            "retention.bytes": -1,
+            **_segment_size(config.metadata_log_segment_bytes),
+        }
+    )
+
+
+def _segment_size(size: int) -> dict[str, int]:
+    # Below Kafka's least for a topic there is only the internal setting, which tests use.
+    return {"segment.bytes": size} if size >= 1024 * 1024 else {"internal.segment.bytes": size}
