@@ -5,6 +5,7 @@ Names, defaults and bounds are Kafka's (kafka-facts/config-topic.json, checked b
 
 from __future__ import annotations
 
+import re
 from enum import Flag
 
 from ottla.config.table import (
@@ -31,17 +32,22 @@ class CleanupPolicy(Flag):
     COMPACT = 2
 
 
-def _internal_segment_bytes(name: str, value: object) -> int | None:
-    return None if value is None else integer(name, value)
-
-
-def _gzip_level(name: str, value: object) -> int:
-    level = integer(name, value)
+def check_gzip_level(name: str, level: int) -> None:
     if level != -1 and not 1 <= level <= 9:
         raise InvalidConfig(
-            f"Invalid value {value} for configuration {name}: Value must be between 1 and 9 or equal to -1"
+            f"Invalid value {level} for configuration {name}: Value must be between 1 and 9 or equal to -1"
         )
-    return level
+
+
+_THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+
+
+def check_throttled_replicas(name: str, replicas: tuple[str, ...]) -> None:
+    if "".join(replicas) != "*" and not all(_THROTTLED_REPLICA.fullmatch(replica) for replica in replicas):
+        raise InvalidConfig(
+            f"Invalid value [{', '.join(replicas)}] for configuration {name}: {name} must be the literal '*' or a list "
+            "of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
 
 
 class LogConfig(ConfigTable):
@@ -51,8 +57,8 @@ class LogConfig(ConfigTable):
         "log.segment.bytes", integer, GIB, min=MIB, topic="segment.bytes",
         doc="A segment that would grow beyond this size is closed and a new one begun.",
     )  # fmt: skip
-    internal_segment_bytes = Setting(
-        "internal.segment.bytes", _internal_segment_bytes, None, topic="internal.segment.bytes", internal=True,
+    internal_segment_bytes: Setting[int | None] = Setting(
+        "internal.segment.bytes", integer, None, topic="internal.segment.bytes", internal=True,
         doc="A segment size below the public minimum, for tests.",
     )  # fmt: skip
     segment_ms = Setting(
@@ -121,7 +127,7 @@ class LogConfig(ConfigTable):
         doc="The codec batches are stored with; `producer` keeps the one they came with.",
     )  # fmt: skip
     compression_gzip_level = Setting(
-        "compression.gzip.level", _gzip_level, -1, topic="compression.gzip.level",
+        "compression.gzip.level", integer, -1, check=check_gzip_level, topic="compression.gzip.level",
         doc="The gzip level for `compression.type=gzip`; -1 is zlib's own default.",
     )  # fmt: skip
     compression_lz4_level = Setting(
@@ -159,10 +165,12 @@ class LogConfig(ConfigTable):
     )  # fmt: skip
     leader_replication_throttled_replicas: Setting[tuple[str, ...]] = Setting(
         "leader.replication.throttled.replicas", string_list, (), topic="leader.replication.throttled.replicas",
+        is_plain_list=True, check=check_throttled_replicas,
         doc="Partition:broker pairs whose replication is throttled on the leader's side, or `*`.",
     )  # fmt: skip
     follower_replication_throttled_replicas: Setting[tuple[str, ...]] = Setting(
         "follower.replication.throttled.replicas", string_list, (), topic="follower.replication.throttled.replicas",
+        is_plain_list=True, check=check_throttled_replicas,
         doc="Partition:broker pairs whose replication is throttled on the follower's side, or `*`.",
     )  # fmt: skip
     remote_storage_enable = Setting(

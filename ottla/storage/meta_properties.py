@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.config import MalformedEscape, format_property, read_properties
 from ottla.storage import names
 from ottla.storage.atomic_file import write_atomically
 from ottla.storage.checkpoint import INT32_MAX, parse_number
 from ottla.storage.damage import DamagedFile
-from ottla.storage.java_properties import MalformedEscape, format_property, parse_properties
 from ottla.types import Uuid
 from ottla.world import Disk
 
@@ -77,7 +77,7 @@ def decode_meta_properties(path: str, data: bytes) -> MetaProperties:
         # Java would read on. A cluster id that lost its end would read as the id of another cluster.
         raise DamagedFile(path, "the last line", "a line end", "none")
     try:
-        found = parse_properties(text)
+        found = read_properties(text)
     except MalformedEscape as error:
         raise DamagedFile(path, f"line {error.line}", "four hexadecimal digits after \\u", error) from None
 

@@ -1,9 +1,9 @@
 """Java's properties text, read as `Properties.load` reads it and written so that it reads the same.
 
 Promises: every form Java allows is read (comments with `#` and `!`, `=`, `:` or a space between name and value, lines
-continued with a backslash, escapes), because people write `meta.properties` by hand and with scripts. What is written
-is plain ASCII: Kafka writes these files as UTF-8 and reads them as Latin-1, so only escapes survive the round trip.
-Called by `meta_properties`.
+continued with a backslash, escapes), because people write these files by hand and with scripts. What is written is
+plain ASCII: Kafka writes `meta.properties` as UTF-8 and reads it as Latin-1, so only escapes survive the round trip.
+Called by `storage` for `meta.properties` and by the command line for `server.properties`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ class MalformedEscape(ValueError):
         self.line = line
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """Names and values in the order of the text; a name that comes twice has its last value, as in Java."""
+def read_properties(text: str) -> dict[str, str]:
+    """Names and values in the order of the text; a name that comes twice has its last value, as in Java.
+
+    `text` is the file's bytes as Latin-1, which is how Java reads them. A bad escape raises `MalformedEscape`.
+    """
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
         name = _NAME.match(line)

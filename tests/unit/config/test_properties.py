@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.storage.java_properties import MalformedEscape, format_property, parse_properties
+from ottla.config.properties import MalformedEscape, format_property, read_properties
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ from ottla.storage.java_properties import MalformedEscape, format_property, pars
     ],
 )
 def test_text_is_read_as_java_reads_it(text: str, expected: dict[str, str]) -> None:
-    assert parse_properties(text) == expected
+    assert read_properties(text) == expected
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "x=1\na=\\uzzzz\n", "\\u=1"])
 def test_an_escape_without_four_digits_is_refused(text: str) -> None:
     with pytest.raises(MalformedEscape) as caught:
-        parse_properties(text)
+        read_properties(text)
     assert caught.value.line == text.count("\n", 0, text.index("\\")) + 1
 
 
@@ -50,13 +50,13 @@ def test_what_java_escapes_is_escaped() -> None:
 def test_what_is_written_reads_the_same(properties: dict[str, str]) -> None:
     text = "".join(f"{format_property(name, value)}\n" for name, value in properties.items())
     assert text.isascii()
-    assert parse_properties(text) == properties
+    assert read_properties(text) == properties
 
 
 @given(st.text(alphabet="ab\\u0 =:#!\t\n\r\f"))
 def test_any_text_is_read_or_refused_for_an_escape(text: str) -> None:
     try:
-        properties = parse_properties(text)
+        properties = read_properties(text)
     except MalformedEscape:
         assert "\\u" in text.replace("\\\\", "")
     else:
