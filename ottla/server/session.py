@@ -305,7 +305,7 @@ class Session:
                 API_VERSIONS << 16
             )
             assert route is not None, "every listener serves ApiVersions"
-            self._encode(route, Message(), correlation_id, unsupported_api_versions())
+            self._encode(route, route.request_class(), correlation_id, unsupported_api_versions())
             return
         self._complain("version", f"version {version} of API {api_key} is not served on this listener")
 

@@ -12,6 +12,7 @@ import errno
 import logging
 import os
 import random
+import signal
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -35,8 +36,9 @@ INLINE_MAX = 32 * 1024
 _PARTS_MAX = 512
 
 
-def run_node(main: Callable[[NodeWorld], Coroutine[Any, Any, T]]) -> T:
-    """Run `main` in the real world until it returns."""
+def run_node(main: Callable[[NodeWorld, Promise[str]], Coroutine[Any, Any, T]]) -> T:
+    """Run `main` in the real world until it returns. Its promise resolves when the process is asked to stop: with the
+    signal's name. A second signal ends the process as it would without a handler."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
 
         async def start() -> T:
@@ -48,9 +50,18 @@ def run_node(main: Callable[[NodeWorld], Coroutine[Any, Any, T]]) -> T:
                 tasks=SystemTasks(loop),
                 network=SystemNetwork(loop),
             )
-            return await main(world)
+            stop: Promise[str] = loop.create_future()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, _ask_to_stop, loop, stop, number)
+            return await main(world, stop)
 
         return runner.run(start())
+
+
+def _ask_to_stop(loop: asyncio.AbstractEventLoop, stop: Promise[str], number: signal.Signals) -> None:
+    loop.remove_signal_handler(number)
+    if not stop.done():
+        stop.set_result(number.name)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -35,10 +35,44 @@ _LANDED = [
 SERVED: dict[str, frozenset[str]] = {
     "broker": frozenset(
         [
+            "AlterPartitionReassignments",
             "ApiVersions",
+            "CreatePartitions",
+            "CreateTopics",
+            "DeleteTopics",
+            "DescribeCluster",
+            "DescribeQuorum",
+            "DescribeTopicPartitions",
+            "ElectLeaders",
+            "FindCoordinator",
+            "ListConfigResources",
+            "ListPartitionReassignments",
+            "Metadata",
+            "UnregisterBroker",
+            "UpdateFeatures",
             *_LANDED,
         ]
     ),
-    "controller": frozenset(["ApiVersions"]),
+    "controller": frozenset(
+        [
+            "AllocateProducerIds",
+            "AlterPartition",
+            "AlterPartitionReassignments",
+            "ApiVersions",
+            "AssignReplicasToDirs",
+            "BrokerHeartbeat",
+            "BrokerRegistration",
+            "ControllerRegistration",
+            "CreatePartitions",
+            "CreateTopics",
+            "DeleteTopics",
+            "DescribeCluster",
+            "DescribeQuorum",
+            "ElectLeaders",
+            "ListPartitionReassignments",
+            "UnregisterBroker",
+            "UpdateFeatures",
+        ]
+    ),
 }
 """The APIs of each kind of listener."""

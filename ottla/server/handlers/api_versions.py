@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ottla.errors import InvalidRequest
+from ottla.metadata import KRAFT_VERSION
 from ottla.server.context import RequestContext
 from ottla.server.dispatch import Dispatcher
 from ottla.wire.messages.api_versions import (
@@ -42,7 +43,9 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         ],
         finalized_features_epoch=image.features_epoch,
         finalized_features=[
-            FinalizedFeatureKey(name, level, level) for name, level in image.features.items() if level > 0
+            FinalizedFeatureKey(name, level, level)
+            for name, level in {**image.features, KRAFT_VERSION: broker.kraft_version}.items()
+            if level > 0
         ],
     )
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from ottla.server import Broker, SocketServer
-from ottla.wire import Message
+from ottla.errors import KafkaError
+from ottla.metadata import BrokerImage, Endpoint, Image, PartitionImage, TopicImage, TopicsImage
+from ottla.server import Broker, Connection, RequestContext, SocketServer
+from ottla.types import Uuid
+from ottla.wire import Message, decode, encode
 from ottla.wire.frames import read_response, write_request
 from ottla.wire.messages.header import RequestHeader
-from ottla.world import NodeWorld
+from ottla.world import Address, NodeWorld
 from ottla.world.system import SystemClock, SystemDisk
 from ottla.world.system_loop import SystemNetwork, SystemTasks
 
@@ -27,6 +31,7 @@ class FakeController:
     """A controller that answers as the test says and remembers what it was asked."""
 
     answer: Callable[[Message, int], Message] | None = None
+    leader_id: int = 1
     asked: list[tuple[Message, int]] = field(default_factory=list)
 
     def send(self, request: Message, *, version: int) -> Awaitable[Message]:
@@ -47,6 +52,12 @@ def fake_config(**settings: Any) -> Any:
         "max_connections_per_ip": 2**31 - 1,
         "max_connections_per_ip_overrides": "",
         "originals": {},
+        "auto_create_topics_enable": True,
+        "request_timeout_ms": 30_000,
+        "max_request_partition_size_limit": 2000,
+        "offsets_topic_num_partitions": 50,
+        "offsets_topic_replication_factor": 3,
+        "offsets_topic_segment_bytes": 104_857_600,
     }
     return SimpleNamespace(**{**values, **settings})
 
@@ -58,12 +69,86 @@ def make_broker(loop: asyncio.AbstractEventLoop, **parts: Any) -> Broker:
         "world": world,
         "node_id": 1,
         "cluster_id": "cluster-of-the-test",
-        "image": SimpleNamespace(features={"metadata.version": 30}, features_epoch=7),
+        "image": Image("cluster-of-the-test", offset=7, features={"metadata.version": 30}),
         "replicas": None,
         "controller": FakeController(),
-        "supported_features": {"metadata.version": (7, 30), "kraft.version": (0, 1)},
     }
     return Broker(**{**values, **parts})
+
+
+DIRECTORY = Uuid(bytes(8) + b"directry")
+
+
+def broker_image(id: int = 1, *, is_fenced: bool = False, **endpoints: int) -> BrokerImage:
+    """A registered broker with a PLAINTEXT listener, or with those named."""
+    return BrokerImage(
+        id=id,
+        epoch=5,
+        incarnation_id=Uuid(16 * bytes([id])),
+        endpoints={
+            name: Endpoint(name, f"host{id}", port, 0) for name, port in (endpoints or {"PLAINTEXT": 9092}).items()
+        },
+        rack=f"rack{id}",
+        is_fenced=is_fenced,
+        log_dirs=(DIRECTORY,),
+    )
+
+
+def topic_id(name: str) -> Uuid:
+    return Uuid(name.encode()[-16:].rjust(16, b"#"))
+
+
+def topic_image(name: str, partition_count: int = 1, *, replicas: tuple[int, ...] = (1,), **changes: Any) -> TopicImage:
+    values: dict[str, Any] = {
+        "replicas": replicas,
+        "directories": (DIRECTORY,) * len(replicas),
+        "isr": replicas,
+        "leader": replicas[0],
+        "leader_epoch": 3,
+        "partition_epoch": 4,
+    }
+    partition = PartitionImage(**{**values, **changes})
+    return TopicImage(name, topic_id(name), dict.fromkeys(range(partition_count), partition))
+
+
+def image_of(*topics: TopicImage, brokers: Sequence[BrokerImage] | None = None, **changes: Any) -> Image:
+    return Image(
+        cluster_id="cluster-of-the-test",
+        offset=7,
+        features={"metadata.version": 30},
+        brokers={broker.id: broker for broker in brokers or [broker_image()]},
+        topics=TopicsImage({topic.name: topic for topic in topics}, {topic.id: topic for topic in topics}),
+        **changes,
+    )
+
+
+def ask(
+    handler: Any,
+    request: Message,
+    version: int,
+    *,
+    listener: str = "PLAINTEXT",
+    role: str = "broker",
+    **parts: Any,
+) -> Any:
+    """What a handler answers, with request and response written and read in that version as the wire would."""
+
+    async def main() -> Any:
+        broker = make_broker(asyncio.get_running_loop(), **parts)
+        connection = Connection(role, listener, Address("127.0.0.1", 40000))
+        context = RequestContext(handler.API_KEY, version, 1, "test", connection, broker, 0)
+        sent = decode(type(request), version, encode(request, version))
+        try:
+            answer = handler.handle(context, sent)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except KafkaError as error:
+            answer = handler.failed(sent, error, version)
+        for _ in range(3):
+            await asyncio.sleep(0)  # what the handler began by itself
+        return decode(type(answer), version, encode(answer, version))
+
+    return asyncio.run(main())
 
 
 class Client:

@@ -28,15 +28,19 @@ def test_every_version_tells_the_apis_that_are_served_and_their_ranges(version: 
 def test_features_are_told_with_their_epoch_and_a_lowest_level_of_zero_only_from_version_4() -> None:
     async def ask(server: Server) -> None:
         client = await server.client()
-        for version, expected in ((3, {"metadata.version": (7, 30)}), (4, server.broker.supported_features)):
+        all_features = server.broker.supported_features
+        from_level_1 = {name: levels for name, levels in all_features.items() if levels[0] > 0}
+        assert set(from_level_1) == {"metadata.version"}
+        for version, expected in ((3, from_level_1), (4, all_features)):
             response = await client.ask(ApiVersionsRequest("test", "1.0"), version)
             assert {f.name: (f.min_version, f.max_version) for f in response.supported_features} == expected
             assert [(f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features] == [
-                ("metadata.version", 30, 30)
+                ("metadata.version", 30, 30),
+                ("kraft.version", 1, 1),
             ]
             assert response.finalized_features_epoch == 7
 
-    serve(ask)
+    serve(ask, kraft_version=1)
 
 
 def test_a_version_from_the_future_is_answered_in_version_0_with_the_versions_that_are_served() -> None:
