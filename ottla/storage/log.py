@@ -32,6 +32,7 @@ from ottla.records import NO_TIMESTAMP, Batch, batches
 from ottla.storage import names
 from ottla.storage.batch_file import FileSlice
 from ottla.storage.chores import Chores, SyncPlan
+from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.leader_epochs import LeaderEpochCache
 from ottla.storage.log_dir import LogDir
 from ottla.storage.offset_metadata import OffsetMetadata
@@ -135,13 +136,15 @@ class Log:
         self.epochs = epochs
         self.producers = producers
         self._chores = chores
-        self.log_end_offset = log_end_offset
+        self._batches_end = self.log_end_offset = log_end_offset
         self.log_start_offset = max(log_start_offset, segments.first.base_offset)
         self.recovery_point = recovery_point
         self.last_flushed_ms = world.clock.now_ms()
         self._high_watermark = OffsetMetadata(self.log_start_offset)
         self._first_unstable: OffsetMetadata | None = None
         self.is_closed = False
+        self._begun_count = 1  # segments that were begun, the first perhaps by whoever opened the log
+        self._named_count = 0  # how many of them have durable names
         self.truncation_count = 0
         """Grows with every truncation: a cleaner that sees it change starts over."""
         self._metadata_file = PartitionMetadata(world.disk, f"{directory}/{names.PARTITION_METADATA}")
@@ -393,7 +396,8 @@ class Log:
             if segment.should_roll(
                 config, size=size, max_timestamp=max_timestamp, last_offset=last_offset, now_ms=now_ms
             ):
-                segment = self.roll(first.base_offset)
+                is_far = last_offset - self.log_end_offset > RELATIVE_OFFSET_MAX
+                segment = self.roll(first.base_offset if is_far else 0)
             update = None
             if any(batch.producer_id >= 0 for batch in taken):
                 update = self.producers.analyze(
@@ -413,7 +417,7 @@ class Log:
             segment.append(data, taken)
             # From here on the records are in the log. The end moves first, so that whatever fails below cannot make
             # the next append reuse their offsets.
-            self.log_end_offset = last_offset + 1
+            self._batches_end = self.log_end_offset = last_offset + 1
             if update is not None:
                 self.producers.apply(update)
                 for completed in update.completed:
@@ -541,17 +545,19 @@ class Log:
     # Roll and flush
 
     def roll(self, expected_offset: int = 0) -> Segment:
-        """Close the active segment and begin a new one at the log end, or beyond it at `expected_offset`."""
+        """Close the active segment and begin a new one where its last batch ends, or beyond it at `expected_offset`.
+
+        Where batches are missing before the log end, because a truncation has cut one or a leader has none there, they
+        are missing inside of the new segment: between two segments they would be taken for a tail that a crash lost.
+        """
         self._check_usable()
         try:
-            offset = max(expected_offset, self.log_end_offset)
+            offset = max(expected_offset, min(self._batches_end, self.log_end_offset))
             active = self.segments.active
             if active.base_offset == offset and active.size == 0:
                 # Rolled while empty because an index was full: begin the same segment anew (KAFKA-6388).
                 self._retire([active])
-                segment = Segment.create(self._world, self.directory, offset, self.config)
-                self.segments.add(segment)
-                return segment
+                return self._begin_segment(offset)
             assert offset > active.base_offset, f"{self}: rolling to {offset}, at or below {active}"
             for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
                 path = f"{self.directory}/{names.offset_name(offset)}{suffix}"
@@ -565,8 +571,8 @@ class Log:
                 # Its records are flushed already, so the chore below would pass it over, and a start after a power cut
                 # would believe indexes whose last entries, and a file whose end, never reached the device.
                 active.flush()
-            segment = Segment.create(self._world, self.directory, offset, self.config)
-            self.segments.add(segment)
+                self._world.disk.sync_dir(self.directory)
+            segment = self._begin_segment(offset)
             # A snapshot at the new segment's start lets recovery begin there instead of reading what came before.
             self.producers.map_end_offset = offset
             snapshot = self.producers.take_snapshot(sync=False)
@@ -578,6 +584,13 @@ class Log:
         except OSError as error:
             self.log_dir.fail(f"rolling a segment for {self.partition}", error)
         log.info("[Log %s] Rolled new log segment at offset %d", self.partition, offset)
+        return segment
+
+    def _begin_segment(self, offset: int) -> Segment:
+        """An empty segment to append to. Its name is durable with the next flush."""
+        segment = Segment.create(self._world, self.directory, offset, self.config)
+        self.segments.add(segment)
+        self._begun_count += 1
         return segment
 
     def _plan_roll_flush(self, offset: int, snapshot: str | None) -> SyncPlan | None:
@@ -600,20 +613,20 @@ class Log:
         """What to sync so that everything below `offset` (the log end by default) survives a power cut."""
         # A chore may name an offset that a truncation has taken away since.
         upper = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
-        truncation_count = self.truncation_count
+        truncation_count, begun_count = self.truncation_count, self._begun_count
         if upper + including_active <= self.recovery_point:
             return None
-        recovery_point = self.recovery_point
-        covered = self.segments.covering(recovery_point, upper + including_active)
-        plan = SyncPlan(self._world.disk, on_done=lambda: self._mark_flushed(upper, truncation_count))
-        for segment in covered:
+        plan = SyncPlan(self._world.disk, on_done=lambda: self._mark_flushed(upper, truncation_count, begun_count))
+        for segment in self.segments.covering(self.recovery_point, upper + including_active):
             plan.files += segment.files_to_sync()
-        # The names of new segments are part of what has to survive.
-        if any(segment.base_offset >= recovery_point for segment in covered):
+        # The names of new segments are part of what has to survive; at an orderly stop also that of an index of aborted
+        # transactions, which nobody would miss.
+        if begun_count != self._named_count or including_active:
             plan.directories.append(self.directory)
         return plan
 
-    def _mark_flushed(self, offset: int, truncation_count: int) -> None:
+    def _mark_flushed(self, offset: int, truncation_count: int, begun_count: int) -> None:
+        self._named_count = max(self._named_count, begun_count)
         # What was synced may have been truncated meanwhile, and other records be there now.
         if offset > self.recovery_point and truncation_count == self.truncation_count:
             self.recovery_point = offset
@@ -677,6 +690,7 @@ class Log:
             dropped = self.segments.above(offset)
             self._remove(dropped, "truncation")
             self.segments.active.truncate_to(offset)
+            self._batches_end = self.segments.active.read_next_offset()
             self.log_end_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
             self.epochs.truncate_from_end(offset)
@@ -705,8 +719,8 @@ class Log:
             self.segments.remove(segment)
         self._retire(old)
         self._drop_snapshots(old)
-        self.segments.add(Segment.create(self._world, self.directory, offset, self.config))
-        self.log_end_offset = offset
+        self._begin_segment(offset)
+        self._batches_end = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.epochs.clear_and_flush()
         self.producers.truncate_fully_and_start_at(offset)

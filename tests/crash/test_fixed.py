@@ -189,3 +189,47 @@ def test_what_recovery_had_cut_off_came_back_behind_what_was_appended_then() -> 
     node.chance.keeps_data = True
     node.cut_power()
     assert node.offsets() == [0]
+
+
+def test_a_flush_planned_before_a_truncation_vouched_for_what_was_appended_after_it() -> None:
+    node = Node()
+    node.create()
+    for _ in range(4):
+        node.append()
+    node.log.roll()
+    node.manager.truncate_to({T: 1})
+    node.manager.run_chores()
+    node.append(3)
+    assert node.log.recovery_point <= 1
+    node.log.flush()
+    node.cut_power()
+    assert node.offsets() == [0, 1, 2, 3]
+
+
+def test_a_preallocated_log_on_its_way_out_kept_the_node_from_starting() -> None:
+    """It is not closed at an orderly stop, so its file still ends in zeros, and nobody expected them after one."""
+    node = Node(preallocate=True, internal_segment_bytes=4000)
+    node.create()
+    node.append()
+    node.manager.delete(T)
+    node.manager.shutdown()
+    node.cut_power()
+    assert node.manager.logs == {}
+    node.clock.advance(60_000)
+    node.manager.run_chores()
+    assert not [name for name in node.disk.names("/srv/data") if name.startswith("t-0")]
+
+
+def test_records_behind_offsets_that_a_truncation_had_cut_off_were_taken_for_stray_ones() -> None:
+    """The segment began at the log end, above the last batch: after a crash that looked like a tail that was lost."""
+    node = Node()
+    node.create()
+    node.append(5)
+    node.append(5)
+    node.log.flush()
+    node.manager.truncate_to({T: 7})
+    node.log.roll()
+    node.append()
+    node.log.flush()
+    node.cut_power()
+    assert node.offsets() == [0, 1, 2, 3, 4, 7]
