@@ -191,6 +191,8 @@ class PartitionModel:
     """A start that was checkpointed: the log must not begin earlier again."""
     start_max: int = 0
     """The furthest that the start may have got."""
+    start_seen: int = 0
+    """The furthest that it has ever been, before crashes and truncations took it back."""
     high_watermark: int = 0
     high_watermark_floor: int = 0
     is_restarting: bool = False
@@ -230,8 +232,10 @@ class PartitionModel:
     # Flushes
 
     def flushed(self, offset: int) -> None:
-        """A flush up to here has returned."""
-        self.flushed_end = max(self.flushed_end, min(offset, self.history_end))
+        """A flush up to here has returned: every batch with a record below it is on the device."""
+        place = bisect_left(self.history, offset, key=lambda stored: stored.base_offset)
+        if place:
+            self.flushed_end = max(self.flushed_end, self.history[place - 1].next_offset)
 
     def claims(self, recovery_point: int) -> None:
         """The log says that everything below is on the device. At the log start that says nothing: deleting records
@@ -266,6 +270,7 @@ class PartitionModel:
 
     def moving_start(self, offset_max: int) -> None:
         self.start_max = max(self.start, offset_max)
+        self.start_seen = max(self.start_seen, self.start_max)
 
     def moved_start(self, offset: int) -> None:
         self.start = self.start_max = offset
