@@ -93,6 +93,7 @@ class Machine(Generic[R]):
             if result.records:
                 self._record(result.records)
         except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+            self.undo.revert_unsealed()
             promise.set_exception(error)
             return promise
         if self.last_appended < self.committed_end:
@@ -103,13 +104,9 @@ class Machine(Generic[R]):
 
     def _record(self, records: Sequence[R]) -> None:
         """Replay first: a record that cannot be replayed must not get into the log, where every start would meet it."""
-        try:
-            for record in records:
-                self._replay(record)
-            last_offset = self._append(records)
-        except BaseException:
-            self.undo.revert_unsealed()
-            raise
+        for record in records:
+            self._replay(record)
+        last_offset = self._append(records)
         assert last_offset > self.last_appended, f"offset {last_offset} was appended after {self.last_appended}"
         self.last_appended = last_offset
         self.undo.seal(last_offset)

@@ -1,0 +1,169 @@
+"""The machine: transcripts of decisions, commits and lost leaderships."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.errors import KafkaStorageError, NotController, TopicAlreadyExists
+from ottla.machine import Machine, Result, UndoDict, UndoLog
+from tests.support.transcript import check, transcripts
+
+Change = tuple[str, str]
+"""A record of these tests: a key and its value, which is empty for a removal."""
+
+
+class Play:
+    """A machine over one dictionary, and a log that is a list."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.undo = UndoLog()
+        self.state: UndoDict[str, str] = UndoDict(self.undo)
+        self.log: list[Change] = []
+        self.next_offset = 0
+        self.refuses = False
+        self.machine: Machine[Change] = Machine(self.replay, self.append, promise=loop.create_future, undo=self.undo)
+        self.answers: list[tuple[str, asyncio.Future[Any]]] = []
+
+    def replay(self, record: Change) -> None:
+        key, value = record
+        if key == "bad!":
+            raise ValueError("bad! cannot be replayed")
+        if value:
+            self.state[key] = value
+        else:
+            del self.state[key]
+
+    def append(self, records: Sequence[Change]) -> int:
+        if self.refuses:
+            raise KafkaStorageError("the disk is full")
+        self.log += records
+        self.next_offset += len(records)
+        return self.next_offset - 1
+
+    def execute(self, command: str) -> list[str]:
+        name, *words = command.split()
+        lines: list[str] = getattr(self, "do_" + name.replace("-", "_"))(*words) or []
+        return lines + self.news()
+
+    def news(self) -> list[str]:
+        """The answers that have come since."""
+        lines = []
+        for name, promise in list(self.answers):
+            if promise.done():
+                self.answers.remove((name, promise))
+                error = promise.exception()
+                lines.append(f"{name}: {promise.result()}" if error is None else f"{name}: {type(error).__name__}")
+        return lines
+
+    def submit(self, name: str, result: Result[str]) -> None:
+        promise = self.machine.submit(name, lambda: result)
+        assert isinstance(promise, asyncio.Future)
+        self.answers.append((name, promise))
+
+    def do_lead(self) -> None:
+        self.machine.on_leader()
+
+    def do_resign(self) -> None:
+        self.machine.on_resign()
+
+    def do_put(self, key: str, value: str) -> None:
+        self.submit(f"put {key}", Result(value, [(key, value)]))
+
+    def do_put_many(self, *pairs: str) -> None:
+        self.submit("put-many", Result("done", changes(pairs)))
+
+    def do_delete(self, key: str) -> None:
+        self.submit(f"delete {key}", Result("gone", [(key, "")]))
+
+    def do_get(self, key: str) -> None:
+        self.submit(f"get {key}", Result(self.state.get(key, "nothing")))
+
+    def do_fail(self, *words: str) -> None:
+        def decide() -> Result[str]:
+            raise TopicAlreadyExists(" ".join(words))
+
+        promise = self.machine.submit("fail", decide)
+        assert isinstance(promise, asyncio.Future)
+        self.answers.append(("fail", promise))
+
+    def do_meddle(self) -> None:
+        def decide() -> Result[str]:
+            self.state["sly"] = "1"
+            return Result("done")
+
+        promise = self.machine.submit("meddle", decide)
+        assert isinstance(promise, asyncio.Future)
+        self.answers.append(("meddle", promise))
+
+    def do_commit(self, last_offset: str) -> None:
+        self.machine.on_committed(int(last_offset) + 1)
+
+    def do_replay(self, base_offset: str, *pairs: str) -> None:
+        records = changes(pairs)
+        end_offset = int(base_offset) + len(records)
+        self.machine.on_commit(int(base_offset), records, end_offset=end_offset)
+        self.next_offset = end_offset
+
+    def do_refuse_appends(self) -> None:
+        self.refuses = True
+
+    def do_accept_appends(self) -> None:
+        self.refuses = False
+
+    def do_state(self) -> list[str]:
+        return [" ".join(f"{key}={value}" for key, value in sorted(self.state.items())) or "empty"]
+
+    def do_log(self) -> list[str]:
+        return [" ".join(f"{key}={value}" for key, value in self.log) or "empty"]
+
+    def do_undo_size(self) -> list[str]:
+        return [str(len(self.undo))]
+
+
+def changes(pairs: Sequence[str]) -> list[Change]:
+    return [(key, value) for key, _, value in (pair.partition("=") for pair in pairs)]
+
+
+@pytest.mark.parametrize("path", transcripts("machine"), ids=lambda path: path.stem)
+def test_decisions_go_as_the_transcript_says(path: Path, rewrite: bool) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        check(path, Play(loop).execute, rewrite=rewrite)
+    finally:
+        loop.close()
+
+
+def test_a_caller_that_has_given_up_does_not_disturb_the_others() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        play = Play(loop)
+        play.machine.on_leader()
+        first = play.machine.submit("first", lambda: Result(1, [("a", "1")]))
+        second = play.machine.submit("second", lambda: Result(2, [("b", "1")]))
+        third = play.machine.submit("third", lambda: Result(3, [("c", "1")]))
+        assert isinstance(first, asyncio.Future)
+        assert isinstance(third, asyncio.Future)
+        first.cancel()
+        play.machine.on_committed(2)
+        assert second.result() == 2
+        third.cancel()
+        play.machine.on_resign()
+        assert play.machine.parked_count == 0
+        assert play.state == {"a": "1", "b": "1"}
+    finally:
+        loop.close()
+
+
+def test_the_failure_names_what_was_asked() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        promise = Play(loop).machine.submit("CreateTopics", lambda: Result(None))
+        with pytest.raises(NotController, match="CreateTopics"):
+            promise.result()
+    finally:
+        loop.close()
