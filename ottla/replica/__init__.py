@@ -4,8 +4,10 @@
 flushing, checkpoints and compaction. See README.md.
 """
 
+from ottla.replica.leadership import Leader, current_leader
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.partition import NO_EPOCH, Partition, PartitionRead
+from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.stats import TopicStats
 from ottla.replica.topic_configs import TopicConfigs
 from ottla.replica.waiters import DataWaiter, OutcomeWaiter, Waiter, Waiters
@@ -15,6 +17,9 @@ __all__ = [
     "Partition",
     "PartitionRead",
     "NO_EPOCH",
+    "Leader",
+    "current_leader",
+    "ProducerIds",
     "TopicConfigs",
     "TopicStats",
     "Waiters",

@@ -21,6 +21,7 @@ from ottla.errors import (
 )
 from ottla.metadata import BROKER, LOST, MIGRATING, TOPIC, UNASSIGNED, Delta, Image, PartitionImage, TopicImage
 from ottla.replica.partition import NO_EPOCH, Partition
+from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.stats import TopicStats
 from ottla.replica.topic_configs import TopicConfigs
 from ottla.replica.waiters import Waiters
@@ -61,6 +62,7 @@ class ReplicaManager:
         self.on_assigned = on_assigned
         self.on_directory_failed = on_directory_failed
         self.waiters = Waiters(world.tasks)
+        self.producer_ids = ProducerIds()
         self.image: Image | None = None
         self.by_name: dict[str, dict[int, Partition]] = {}
         """The partitions of this node by topic and index."""
@@ -68,6 +70,8 @@ class ReplicaManager:
         """The same tables by topic id."""
         self.checkpoint_count = 0
         """Grows when a deletion has written checkpoints, which an older copy of them must not replace."""
+        self.cordoned: set[str] = set()
+        """Directories that get no new replicas (`cordoned.log.dirs`)."""
         self._stats: dict[str, TopicStats] = {}
         self._past_stats = TopicStats()
         self._failed: set[str] = set()
@@ -169,6 +173,8 @@ class ReplicaManager:
         self.image = image
         if is_first or any(kind in (TOPIC, BROKER) for kind, _ in delta.changed_configs):
             has_new_defaults = self.topic_configs.update(image)
+            if is_first or has_new_defaults:
+                self._cordon()
             if is_first:
                 self.logs.start(is_stray=lambda one: self._is_stray(image, one))
                 self.check_directories()
@@ -184,6 +190,12 @@ class ReplicaManager:
             for change in delta.changed_topics.values():
                 changed = {index: one.new for index, one in change.changed_partitions.items()}
                 self._apply_topic(change.new, changed)
+
+    def _cordon(self) -> None:
+        paths = [one.path for one in self.logs.directories]
+        wanted = self.topic_configs.broker.cordoned_log_dirs
+        self.cordoned = set(paths) if "*" in wanted else {path for path in paths if path in wanted}
+        self.logs.cordon(self.cordoned)
 
     def _is_stray(self, image: Image, opened: Log) -> bool:
         """Whether the cluster has no replica of that log on this node: deleted or moved while the node was away."""

@@ -26,8 +26,10 @@ class TopicConfigs:
     def __init__(self, config: BrokerConfig, node_id: int) -> None:
         self._config = config
         self._node_id = node_id
-        self._dynamic: Mapping[str, str] = {}
+        self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._own: dict[str, Mapping[str, str]] = {}
+        self.broker = config
+        """The broker's settings as the metadata has changed them."""
         self.defaults = config.log_config()
         """What a topic without own settings has."""
 
@@ -54,13 +56,14 @@ class TopicConfigs:
     def update(self, image: Image) -> bool:
         """Read the settings of `image`; whether the defaults of all topics changed."""
         self._own = {name: settings for (kind, name), settings in image.configs.items() if kind == TOPIC}
-        dynamic = {**image.config_of(BROKER, ""), **image.config_of(BROKER, str(self._node_id))}
+        dynamic = (image.config_of(BROKER, ""), image.config_of(BROKER, str(self._node_id)))
         if dynamic == self._dynamic:
             return False
         self._dynamic = dynamic
         try:
-            self.defaults = self._config.with_dynamic(dynamic).log_config()
+            self.broker = self._config.with_dynamic(*dynamic)
         except InvalidConfig as error:
             log.warning("[TopicConfigs] Dynamic settings of the broker cannot be read, and are left out: %s", error)
-            self.defaults = self._config.log_config()
+            self.broker = self._config
+        self.defaults = self.broker.log_config()
         return True

@@ -22,10 +22,12 @@ from random import Random
 from ottla.sim.faults import Fault, FaultPlan, Kind, Moment, SimulatedCrash
 from ottla.sim.tree import Change, DirNode, FileNode, Tree, failure
 from ottla.types import Buffer
-from ottla.world import Clock, Entry
+from ottla.world import Clock, Entry, Space
 
 TRACE_MAX = 10_000
 """How many of the last operations are remembered."""
+UNBOUNDED_BYTES = 1 << 40
+"""The size that a disk without a limit says it has."""
 
 
 class VirtualDisk:
@@ -162,6 +164,12 @@ class VirtualDisk:
     def modified_ms(self, path: str) -> int:
         self._look("stat", path)
         return self._tree.find(path).modified_ms
+
+    def space(self, path: str) -> Space:
+        self._look("stat", path)
+        self._tree.find(path)
+        total = UNBOUNDED_BYTES if self.capacity_bytes is None else self.capacity_bytes
+        return Space(total, max(0, total - self._used_bytes))
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         fault = self._begin("set_modified", path, modified_ms)

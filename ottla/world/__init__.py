@@ -5,7 +5,7 @@ Production passes `system.system_world()`, the simulator passes a virtual one. N
 """
 
 from ottla.world.clock import Clock
-from ottla.world.disk import Disk, Entry, File, Lock
+from ottla.world.disk import Disk, Entry, File, Lock, Space
 from ottla.world.network import Accept, Address, Listener, Network, Part, Slice, Stream, StreamHandler
 from ottla.world.tasks import Promise, Task, Tasks, Timer
 from ottla.world.world import NodeWorld, World
@@ -18,6 +18,7 @@ __all__ = [
     "Entry",
     "File",
     "Lock",
+    "Space",
     "Network",
     "Listener",
     "Accept",

@@ -28,6 +28,13 @@ class Entry(NamedTuple):
     modified_ms: int
 
 
+class Space(NamedTuple):
+    """How large the device behind a directory is, and what this process may still write to it."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class File(Protocol):
     """An open file. There is no cursor: every read and write names its position."""
 
@@ -100,6 +107,10 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+
+    def space(self, path: str) -> Space:
+        """The room on the device that holds `path`."""
+        ...
 
     def make_dirs(self, path: str) -> None:
         """Make the directory and what is missing above it; it may exist already."""

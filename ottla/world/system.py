@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from ottla.types import Buffer
-from ottla.world.disk import Entry, File, Lock
+from ottla.world.disk import Entry, File, Lock, Space
 from ottla.world.world import World
 
 # Linux takes at most IOV_MAX buffers a call.
@@ -161,6 +161,10 @@ class SystemDisk:
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def space(self, path: str) -> Space:
+        found = os.statvfs(path)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def make_dirs(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

@@ -1,0 +1,316 @@
+"""Produce (key 0): append a batch to each partition named, and answer when it is as safe as the producer asks.
+
+Promises: one bad partition leaves the others whole; every refusal has Kafka's code. With acks=all the answer waits
+until all in-sync replicas have the batch, and only then; a single replica never waits. With acks=0 there is no answer,
+and an error closes the connection, which is how such a producer learns of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import (
+    CorruptMessage,
+    InvalidProducerIdMapping,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    RequestTimedOut,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+)
+from ottla.metadata import INTERNAL_TOPICS
+from ottla.records import HEADER_SIZE, Batch, Codec
+from ottla.replica import OutcomeWaiter, Partition, ReplicaManager, current_leader
+from ottla.server.context import CloseConnection, RequestContext
+from ottla.storage import InvalidRecords, InvalidTimestamps
+from ottla.types import Buffer
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.world import Promise
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.produce import PartitionProduceData
+
+log = logging.getLogger(__name__)
+
+API_KEY = 0
+TOPIC_ID_VERSION = 13
+"""From here on topics are named by id."""
+LEADER_VERSION = 10
+"""From here on NOT_LEADER_OR_FOLLOWER tells who leads (KIP-951)."""
+ZSTD_VERSION = 7
+EPOCH_BUMP_VERSION = 12
+"""From here on a transactional producer counts on the broker to add the partition to its transaction (KIP-890)."""
+ADMIN_CLIENT_ID = "__admin_client"
+"""The one client that may write to internal topics: Kafka's own tools use the name."""
+
+_ATTRIBUTES = 22
+"""The byte of a batch with its codec and its transactional bit."""
+_TRANSACTIONAL = 0x10
+_CODEC = 0x07
+_ACKS = (-1, 0, 1)
+
+# Errors that say nothing of the log: the answer does not tell its start, as Kafka's does not.
+_WITHOUT_LOG_START = (
+    UnknownTopicOrPartition,
+    UnknownTopicId,
+    NotLeaderOrFollower,
+    MessageTooLarge,
+    RecordListTooLarge,
+    CorruptMessage,
+    KafkaStorageError,
+    InvalidTopicException,
+    InvalidRequiredAcks,
+    UnsupportedCompressionType,
+)
+
+
+class _Unacknowledged(NamedTuple):
+    """An append whose replicas have not all got it yet."""
+
+    partition: Partition
+    end_offset: int
+    response: PartitionProduceResponse
+
+
+def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Promise[ProduceResponse] | None:
+    """Append what can be appended, in the order of the request."""
+    version = context.version
+    acks = request.acks
+    replicas: ReplicaManager = context.broker.replicas
+    may_be_internal = context.client_id == ADMIN_CLIENT_ID
+    is_plain = version >= ZSTD_VERSION and not _check_transaction(request) and acks in _ACKS
+    response = ProduceResponse()
+    has_error = False
+    waiting: list[_Unacknowledged] = []
+    for topic in request.topic_data:
+        table = replicas.by_id.get(topic.topic_id) if version >= TOPIC_ID_VERSION else replicas.by_name.get(topic.name)
+        answers: list[PartitionProduceResponse] = []
+        response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+        for item in topic.partition_data:
+            partition = None if table is None else table.get(item.index)
+            try:
+                if partition is None:
+                    raise _why_not_here(replicas, version, topic.name, topic.topic_id, item.index)
+                if partition.topic in INTERNAL_TOPICS and not may_be_internal:
+                    raise InvalidTopicException(f"Cannot append to internal topic {partition.topic}")
+                records = item.records
+                if records is None:
+                    raise InvalidRecord(f"Produce requests must have one record batch for {partition.name}")
+                guard = None if is_plain else _check(context, request, partition, records)
+                info = partition.append(records, required_acks=acks, verification_guard=guard)
+                first_offset = info.first_offset
+                if first_offset < 0:
+                    raise InvalidRecord(f"Produce requests must have one record batch for {partition.name}")
+            except KafkaError as error:
+                has_error = True
+                answers.append(_refusal(context, item, partition, error, response))
+                continue
+            stats = partition.stats
+            stats.produce_requests += 1
+            stats.messages_in += info.last_offset - first_offset + 1
+            stats.bytes_in += info.size
+            answer = PartitionProduceResponse(item.index, 0, first_offset, info.append_time_ms, info.log_start_offset)
+            answers.append(answer)
+            if acks == -1 and partition.followers and partition.replication_outcome(info.last_offset + 1) != 0:
+                waiting.append(_Unacknowledged(partition, info.last_offset + 1, answer))
+    if acks == 0:
+        if has_error:
+            raise CloseConnection(_summary(context, response))
+        return None
+    return _wait(context, request, response, waiting) if waiting else response
+
+
+def failed(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse | None:
+    """The same error for every partition; without acks there is nobody to tell."""
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [
+                    PartitionProduceResponse(item.index, error.code, -1, -1, -1, [], error.message)
+                    for item in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+# Before the append
+
+
+def _why_not_here(replicas: ReplicaManager, version: int, name: str, topic_id: bytes, index: int) -> KafkaError:
+    if version >= TOPIC_ID_VERSION:
+        image = replicas.image
+        topic = None if image is None else image.topics.by_id.get(topic_id)  # type: ignore[call-overload]
+        if topic is None:
+            return UnknownTopicId("This server hosts no topic with that ID.")
+        name = topic.name
+    return replicas.why_not_here(name, index)
+
+
+def _check_transaction(request: ProduceRequest) -> bool:
+    """Whether a batch is transactional. Without a transactional id it may not be, and one request has one producer."""
+    producers = set()
+    for topic in request.topic_data:
+        for item in topic.partition_data:
+            records = item.records
+            if records is not None and len(records) >= HEADER_SIZE and records[_ATTRIBUTES] & _TRANSACTIONAL:
+                if request.transactional_id is None:
+                    raise TransactionalIdAuthorizationFailed
+                batch = Batch(memoryview(records), 0)
+                producers.add((batch.producer_id, batch.producer_epoch))
+    if len(producers) > 1:
+        raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
+    return bool(producers)
+
+
+def _check(context: RequestContext, request: ProduceRequest, partition: Partition, records: Buffer) -> object | None:
+    """The rules that an everyday request need not be held to; returns the guard to append a transaction with."""
+    if request.acks not in _ACKS:
+        raise InvalidRequiredAcks(f"acks={request.acks} is neither -1 nor 0 nor 1")
+    if len(records) < HEADER_SIZE:
+        return None
+    attributes = records[_ATTRIBUTES]
+    if context.version < ZSTD_VERSION and attributes & _CODEC == Codec.ZSTD:
+        raise UnsupportedCompressionType(
+            f"Produce requests with version {context.version} are not allowed to use ZStandard compression"
+        )
+    if not attributes & _TRANSACTIONAL:
+        return None
+    supports_epoch_bump = context.version >= EPOCH_BUMP_VERSION
+    if not (supports_epoch_bump or context.broker.config.transaction_partition_verification_enable):
+        return None
+    batch = Batch(memoryview(records), 0)
+    guard = partition.local_log().producers.start_verification(
+        batch.producer_id,
+        sequence=batch.base_sequence,
+        producer_epoch=batch.producer_epoch,
+        supports_epoch_bump=supports_epoch_bump,
+        now_ms=context.now_ms,
+    )
+    if guard is None:
+        return None  # the transaction has records here already
+    # Ottla has no transaction coordinator yet, and this is what Kafka answers while none can be reached.
+    raise _Unverified(
+        "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE"
+    )
+
+
+class _Unverified(NotEnoughReplicas):
+    """The coordinator could not be asked. The code is one that makes every client try again."""
+
+
+# After it
+
+
+def _refusal(
+    context: RequestContext,
+    item: PartitionProduceData,
+    partition: Partition | None,
+    error: KafkaError,
+    response: ProduceResponse,
+) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(item.index, error.code, -1, -1, -1)
+    if isinstance(error, NotLeaderOrFollower) and context.version >= LEADER_VERSION:
+        _tell_leader(context, item.index, partition, answer, response)
+    if partition is None:
+        return answer
+    stats = partition.stats
+    stats.produce_requests += 1
+    if not isinstance(error, _WITHOUT_LOG_START):
+        stats.failed_produce_requests += 1
+        if partition.is_leader and partition.log is not None:
+            answer.log_start_offset = partition.log.log_start_offset
+        log.info(
+            "[ReplicaManager broker=%d] Error processing append operation on partition %s: %s",
+            partition.node_id, partition.name, error,
+        )  # fmt: skip
+    if isinstance(error, InvalidRecords | InvalidTimestamps):
+        answer.record_errors = [BatchIndexAndErrorMessage(one.batch_index, one.message) for one in error.record_errors]
+        answer.error_message = error.message
+        stats.invalid_records += len(error.record_errors)
+    elif isinstance(error, _Unverified):
+        answer.error_message = error.message
+    elif isinstance(error, MessageTooLarge | RecordListTooLarge):
+        stats.bytes_rejected += len(item.records or b"")
+    elif isinstance(error, KafkaStorageError):
+        context.broker.replicas.check_directories()
+    return answer
+
+
+def _tell_leader(
+    context: RequestContext,
+    index: int,
+    partition: Partition | None,
+    answer: PartitionProduceResponse,
+    response: ProduceResponse,
+) -> None:
+    """Add who leads, and where that is, so that the producer need not ask for metadata first."""
+    topic = response.responses[-1].name
+    replicas: ReplicaManager = context.broker.replicas
+    if partition is not None:
+        topic = partition.topic
+    elif not topic and replicas.image is not None:
+        topic = replicas.image.topics.by_id[response.responses[-1].topic_id].name
+    leader = current_leader(replicas, topic, index, context.listener_name)
+    answer.current_leader = LeaderIdAndEpoch(leader.id, leader.epoch)
+    if leader.broker is not None and leader.endpoint is not None:
+        node = NodeEndpoint(leader.id, leader.endpoint.host, leader.endpoint.port, leader.broker.rack)
+        if all(known.node_id != node.node_id for known in response.node_endpoints):
+            response.node_endpoints.append(node)
+
+
+def _wait(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[_Unacknowledged]
+) -> Promise[ProduceResponse]:
+    """Answer when the in-sync replicas have everything, or say for each partition that they have not in time."""
+    replicas: ReplicaManager = context.broker.replicas
+    promise = context.broker.world.tasks.promise()
+    ends = {one.partition: one.end_offset for one in waiting}
+
+    def answer() -> None:
+        for partition, _, one in waiting:
+            code = waiter.outcomes.get(partition, RequestTimedOut.code)
+            one.error_code = code
+            if code == NotLeaderOrFollower.code and context.version >= LEADER_VERSION:
+                _tell_leader(context, partition.index, partition, one, response)
+        promise.set_result(response)
+
+    waiter = OutcomeWaiter(list(ends), lambda partition: partition.replication_outcome(ends[partition]), answer)
+    replicas.waiters.park(waiter, request.timeout_ms)
+    return promise
+
+
+def _summary(context: RequestContext, response: ProduceResponse) -> str:
+    refused = ", ".join(
+        f"{topic.name or topic.topic_id}-{one.index}: {one.error_code}"
+        for topic in response.responses
+        for one in topic.partition_responses
+        if one.error_code
+    )
+    return (
+        f"error during produce request with correlation id {context.correlation_id} from client id "
+        f"{context.client_id} with acks=0: {refused}"
+    )
