@@ -303,7 +303,7 @@ class _Loader:
                     "[Log %s] Corruption found in segment %d, truncating to offset %d",
                     self.partition, segment.base_offset, segment.read_next_offset(),
                 )  # fmt: skip
-                self._remove(following)
+                self._remove(following[::-1])  # the last first, so that a crash in between leaves no hole
                 break
         end = self._end_of_segments()
         if end is None:

@@ -687,8 +687,8 @@ class Log:
             if self.segments.first.base_offset > offset:
                 self._restart_at(offset, log_start_offset=offset)
                 return True
-            dropped = self.segments.above(offset)
-            self._remove(dropped, "truncation")
+            # From the last to the first: a crash in between leaves the log shorter, and never with a hole.
+            self._remove(self.segments.above(offset)[::-1], "truncation")
             self.segments.active.truncate_to(offset)
             self._batches_end = self.segments.active.read_next_offset()
             self.log_end_offset = offset

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.config import LogConfig
 from ottla.records import build_batch
-from ottla.sim import VirtualClock, VirtualDisk
+from ottla.sim import SimulatedCrash, VirtualClock, VirtualDisk
 from ottla.storage import Isolation, Log, LogManager
 from ottla.types import TopicPartition, Uuid
 from ottla.world import World
@@ -233,3 +233,21 @@ def test_records_behind_offsets_that_a_truncation_had_cut_off_were_taken_for_str
     node.log.flush()
     node.cut_power()
     assert node.offsets() == [0, 1, 2, 3, 4, 7]
+
+
+def test_a_crash_while_segments_were_truncated_left_a_hole() -> None:
+    """They were removed from the first to the last, so that later ones stood there without the earlier."""
+    for nth in range(1, 9):
+        node = Node()
+        node.create()
+        for _ in range(4):
+            node.append()
+            node.log.roll()
+        node.log.flush()
+        node.manager.checkpoint()
+        node.disk.crash_at(nth, kinds=["rename"], moment="after")
+        with pytest.raises(SimulatedCrash):
+            node.manager.truncate_to({T: 1})
+        node.chance.keeps_names = True
+        node.cut_power()
+        assert node.offsets() == list(range(node.log.log_end_offset)), f"after {nth} renames"
