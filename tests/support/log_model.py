@@ -185,7 +185,9 @@ class PartitionModel:
     """What an append that is under way may add."""
     end: int = 0
     flushed_end: int = 0
-    """A power cut must leave everything below it."""
+    """Everything below it was flushed."""
+    truncating_to: int | None = None
+    """Where a truncation that is under way will end the log."""
     start: int = 0
     start_floor: int = 0
     """A start that was checkpointed: the log must not begin earlier again."""
@@ -208,6 +210,15 @@ class PartitionModel:
     def history_end(self) -> int:
         """The offset behind the last batch: below the log end where a truncation has cut a batch."""
         return self.history[-1].next_offset if self.history else 0
+
+    @property
+    def certain_end(self) -> int:
+        """A power cut must leave everything below it."""
+        if self.is_restarting:
+            return 0
+        if self.truncating_to is None:
+            return self.flushed_end
+        return min(self.flushed_end, self._boundary(self.truncating_to))
 
     def from_offset(self, offset: int) -> list[StoredBatch]:
         """The batches from the one that holds `offset`, or the next one, on."""
@@ -246,11 +257,13 @@ class PartitionModel:
     # The two ends
 
     def truncating(self, offset: int) -> None:
-        self.flushed_end = min(self.flushed_end, self._boundary(offset))
+        self.truncating_to = offset
         self.start_floor = min(self.start_floor, offset)
 
     def truncated(self, offset: int) -> None:
+        self.truncating_to = None
         self._cut(offset)
+        self.flushed_end = min(self.flushed_end, self.history_end)
         self.end = min(self.end, offset)
         self.start = self.start_max = min(self.start, offset)
         self.high_watermark = min(self.high_watermark, offset)
@@ -258,11 +271,12 @@ class PartitionModel:
 
     def restarting(self, offset: int) -> None:
         self.is_restarting = True
-        self.flushed_end = self.start_floor = self.high_watermark_floor = 0
+        self.start_floor = self.high_watermark_floor = 0
         self.start_max = max(self.end, offset)
 
     def restarted(self, offset: int) -> None:
         self.is_restarting = False
+        self.flushed_end = 0
         self.history = []
         self.removed.clear()
         self.end = self.start = self.start_max = self.high_watermark = offset
@@ -312,8 +326,10 @@ class PartitionModel:
         self.existence = Existence.LIVE
         self._cut(end)
         self.is_restarting = False
+        self.truncating_to = None
         self.end = end
         self.start = self.start_max = start
+        self.high_watermark_floor = min(self.high_watermark_floor, end)
         self.flushed_end = self.history_end if is_durable else min(self.flushed_end, self.history_end)
         if self.is_compacted:
             self.cleaned(offsets)
