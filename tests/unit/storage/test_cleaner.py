@@ -350,6 +350,25 @@ def test_the_aborts_of_a_transaction_over_two_segments_are_in_the_cleaned_index_
     assert [entry.first_offset for entry in before] == [0]
 
 
+def test_a_key_that_a_transaction_deletes_stays_deleted_when_the_run_begins_behind_an_abort_of_its_producer() -> None:
+    """Seed 10034 of the model. Kafka 4.3.1 takes the abort to go on, does not map the tombstone, and when the tombstone
+    has gone the old value is there again. (The index entries let the run begin behind the abort's marker.)"""
+    test = compacted(delete_retention_ms=0, index_interval_bytes=0)
+    put(test, ("a", "1"))
+    put(test, ("b", "1"), producer_id=7, sequence=0, is_transactional=True)
+    test.end_transaction(7, commit=False)
+    put(test, ("b", "2"))
+    put(test, ("a", None), producer_id=7, sequence=1, is_transactional=True)
+    test.end_transaction(7, commit=True)
+    test.log.roll()
+    checkpoint = clean(test, 3)
+    assert rows(test.log) == [(3, "b", "2"), (4, "a", None)]
+    put(test, ("c", "1"))
+    test.log.roll()
+    clean(test, checkpoint)
+    assert rows(test.log) == [(3, "b", "2"), (6, "c", "1")]
+
+
 # The dedupe buffer
 
 

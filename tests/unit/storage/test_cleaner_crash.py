@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.sim import CHANGES, Moment, SimulatedCrash, VirtualWorld
+from ottla.sim import CHANGES, Kind, Moment, SimulatedCrash, VirtualWorld
 from ottla.storage import Chores, Isolation, Log, LogDir
 from ottla.storage.cleanable import measure
 from ottla.storage.cleaner import Cleaning
@@ -18,6 +18,7 @@ from ottla.storage.offset_map import ENTRY_BYTES, OffsetMap
 from tests.support.logs import DIRECTORY, TestLog, new_world, read_records
 
 Row = tuple[int, bytes | None, bytes | None]
+RENAMES: tuple[Kind, ...] = ("rename",)
 
 
 class Life:
@@ -134,7 +135,7 @@ def test_a_crash_while_a_start_puts_an_interrupted_swap_right_is_put_right_by_th
         for again in range(1, 200):
             life = Life(nth)
             old = life.rows()
-            life.world.disk.crash_at(nth, kinds=("rename",), moment="after")
+            life.world.disk.crash_at(nth, kinds=RENAMES, moment="after")
             with pytest.raises(SimulatedCrash):
                 life.clean()
             life.world.disk.process_crash()
