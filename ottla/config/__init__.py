@@ -1,25 +1,53 @@
-"""Settings: one table is the truth for a setting's name, type, default, bounds, topic-level name and documentation."""
+"""Settings: one table is the truth for a setting's name, type, default, bounds, topic-level name and documentation.
 
-from ottla.config.broker import NOT_ACTED_ON, BrokerConfig, ListenerSpec, Voter, names_without_effect
+What only a broker needs is imported when it is first asked for: a tool that reads log files has no use for the 360
+settings of a node.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from ottla.config.cleaner import CleanerConfig
-from ottla.config.client_metrics import ClientMetricsConfig, validate_client_metrics
-from ottla.config.describe import (
-    ConfigEntry,
-    ConfigSource,
-    ConfigSynonym,
-    describe_broker,
-    describe_broker_defaults,
-    describe_client_metrics,
-    describe_group,
-    describe_topic,
-)
-from ottla.config.dynamic import DynamicConfig, validate_dynamic
-from ottla.config.group import GroupConfig, validate_group
 from ottla.config.log import CleanupPolicy, LogConfig
 from ottla.config.properties import MalformedEscape, format_property, read_properties
 from ottla.config.table import ConfigTable, Setting
-from ottla.config.topic import validate_topic
 from ottla.config.values import ConfigType, Password
+
+if TYPE_CHECKING:
+    from ottla.config.broker import NOT_ACTED_ON, BrokerConfig, ListenerSpec, Voter, names_without_effect
+    from ottla.config.client_metrics import ClientMetricsConfig, parse_match, validate_client_metrics
+    from ottla.config.describe import (
+        ConfigEntry,
+        ConfigSource,
+        ConfigSynonym,
+        describe_broker,
+        describe_broker_defaults,
+        describe_client_metrics,
+        describe_group,
+        describe_topic,
+    )
+    from ottla.config.dynamic import DynamicConfig, validate_dynamic
+    from ottla.config.group import GroupConfig, validate_group
+    from ottla.config.topic import validate_topic
+
+_LAZY = {
+    "broker": ("NOT_ACTED_ON", "BrokerConfig", "ListenerSpec", "Voter", "names_without_effect"),
+    "client_metrics": ("ClientMetricsConfig", "parse_match", "validate_client_metrics"),
+    "describe": (
+        "ConfigEntry",
+        "ConfigSource",
+        "ConfigSynonym",
+        "describe_broker",
+        "describe_broker_defaults",
+        "describe_client_metrics",
+        "describe_group",
+        "describe_topic",
+    ),
+    "dynamic": ("DynamicConfig", "validate_dynamic"),
+    "group": ("GroupConfig", "validate_group"),
+    "topic": ("validate_topic",),
+}
+_HOME = {name: module for module, names in _LAZY.items() for name in names}
 
 __all__ = [
     "NOT_ACTED_ON",
@@ -47,9 +75,19 @@ __all__ = [
     "describe_topic",
     "format_property",
     "names_without_effect",
+    "parse_match",
     "read_properties",
     "validate_client_metrics",
     "validate_dynamic",
     "validate_group",
     "validate_topic",
 ]
+
+
+def __getattr__(name: str) -> object:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

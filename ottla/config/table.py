@@ -197,10 +197,10 @@ class Setting(Generic[T]):
             return
         for item in (parsed,) if isinstance(parsed, str) else parsed if isinstance(parsed, tuple) else ():
             if (item.upper() if self.ignore_case else item) not in self.valid:
-                which = "(case insensitive) " if self.ignore_case else ""
+                which = " (case insensitive)" if self.ignore_case else ""
                 raise InvalidConfig(
                     f"Invalid value {item} for configuration {name}: "
-                    f"String must be one of{': ' if not which else ' ' + which}{', '.join(self.valid)}"
+                    f"String must be one of{which}: {', '.join(self.valid)}"
                 )
 
 

@@ -1,0 +1,107 @@
+"""Settings that Ottla reads and checks but does not act on yet; a node that is given one says so once.
+
+A change that makes Ottla act on a setting takes its name out of here.
+"""
+
+from __future__ import annotations
+
+from ottla.config.broker.config import BrokerConfig
+
+# A family is out as a whole until its feature is there, but for the names in `_ACTED_ON`.
+_FAMILIES = (
+    "add.partitions.to.txn.",
+    "alter.log.dirs.",
+    "controller.quota.",
+    "delegation.token.",
+    "group.",
+    "kafka.metrics.",
+    "metric.",
+    "metrics.",
+    "offsets.",
+    "quota.",
+    "remote.",
+    "replica.",
+    "replication.quota.",
+    "sasl.",
+    "share.",
+    "ssl.",
+    "transaction.",
+)
+_ACTED_ON = frozenset(
+    {
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "transaction.partition.verification.enable",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+    }
+)
+_SINGLE = frozenset(
+    {
+        "alter.config.policy.class.name",
+        "authorizer.class.name",
+        "background.threads",
+        "client.quota.callback.class",
+        "config.providers",
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "controller.performance.always.log.threshold.ms",
+        "controller.performance.sample.period.ms",
+        "controller.quorum.auto.join.enable",
+        "controller.quorum.election.backoff.max.ms",
+        "controller.quorum.election.timeout.ms",
+        "controller.quorum.fetch.max.bytes",
+        "controller.quorum.fetch.snapshot.max.bytes",
+        "controller.quorum.fetch.timeout.ms",
+        "controller.quorum.request.timeout.ms",
+        "controller.quorum.retry.backoff.ms",
+        "controller.socket.timeout.ms",
+        "create.topic.policy.class.name",
+        "delete.records.purgatory.purge.interval.requests",
+        "early.start.listeners",
+        "fetch.purgatory.purge.interval.requests",
+        "follower.fetch.last.tiered.offset.enable",
+        "log.dir.failure.timeout.ms",
+        "log.local.retention.bytes",
+        "log.local.retention.ms",
+        "max.connection.creation.rate",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.alter.log.dirs.threads",
+        "num.replica.fetchers",
+        "offset.metadata.max.bytes",
+        "principal.builder.class",
+        "producer.purgatory.purge.interval.requests",
+        "security.providers",
+        "server.max.startup.time.ms",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "telemetry.max.bytes",
+        "transactional.id.expiration.ms",
+        "unstable.api.versions.enable",
+    }
+)
+
+NOT_ACTED_ON: frozenset[str] = _SINGLE | {
+    name for name in BrokerConfig.settings if name.startswith(_FAMILIES) and name not in _ACTED_ON
+}
+"""The names of the settings that have no effect in Ottla yet."""
+
+
+def names_without_effect(config: BrokerConfig) -> tuple[list[str], list[str]]:
+    """What was given and has no effect: settings of `NOT_ACTED_ON`, and names that are no settings at all.
+
+    A setting for one listener or of a plug-in has a name that only its owner knows, so it counts as neither.
+    """
+    known = [name for name in config.originals if name in NOT_ACTED_ON]
+    unknown = [
+        name
+        for name in config.originals
+        if name not in BrokerConfig.settings and not name.startswith(("listener.name.", "rlmm.config.", "rsm.config."))
+    ]
+    return sorted(known), sorted(unknown)
