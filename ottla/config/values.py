@@ -151,6 +151,9 @@ def _spell_double(value: float) -> str:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    power = int(f"{value:.17e}".partition("e")[2])
-    digits = repr(abs(value)).partition("e")[0].replace(".", "").strip("0")
-    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{power}"
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    # The first digit's place: in the whole part, or below the point as far as there are zeros.
+    power = int(exponent or "0") + len(digits) - len(fraction) - 1
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:].rstrip('0') or '0'}E{power}"

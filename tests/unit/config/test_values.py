@@ -28,6 +28,8 @@ from ottla.errors import InvalidConfig
         (-12_345_678.9, "-1.23456789E7"),
         (1.7976931348623157e308, "1.7976931348623157E308"),
         (1e23, "1.0E23"),
+        (1.5e-10, "1.5E-10"),
+        (123_456_780_000.0, "1.2345678E11"),
         (float("inf"), "Infinity"),
         (float("-inf"), "-Infinity"),
         (float("nan"), "NaN"),
@@ -73,7 +75,7 @@ def test_what_a_list_names_twice_counts_once() -> None:
 
 
 def test_a_list_has_no_empty_items() -> None:
-    with pytest.raises(InvalidConfig, match="'cleanup.policy' values must not be empty"):
+    with pytest.raises(InvalidConfig, match="values must not be empty"):
         LogConfig().with_topic({"cleanup.policy": "delete,"})
 
 
