@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.metadata import BrokerImage, Endpoint, Image, PartitionImage
+from ottla.metadata import LOST, MIGRATING, UNASSIGNED, BrokerImage, Endpoint, Image, PartitionImage
+from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from ottla.server.context import RequestContext
@@ -32,15 +33,36 @@ def controller_id(context: RequestContext, image: Image) -> int:
     return context.broker.world.random.choice(alive)
 
 
-def reachable(image: Image, listener: str) -> set[int]:
-    """The ids of brokers that are alive and have this listener."""
-    return {broker.id for broker, _ in nodes(image, listener)}
+class Reach:
+    """What clients of one listener can reach. Made once a request, so that each partition costs a few look-ups."""
 
+    __slots__ = ("_usable", "_without_dirs", "alive", "listening")
 
-def offline_replicas(image: Image, partition: PartitionImage, alive: set[int]) -> list[int]:
-    """The replicas that a client cannot reach, or whose directory has failed."""
-    return [
-        replica
-        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
-        if replica not in alive or not image.brokers[replica].has_online_dir(directory)
-    ]
+    def __init__(self, image: Image, listener: str) -> None:
+        self.alive: set[int] = set()
+        """Brokers that are not fenced and have this listener."""
+        self.listening: set[int] = set()
+        """Brokers that have this listener, fenced or not."""
+        self._usable: set[tuple[int, Uuid]] = set()
+        self._without_dirs: set[int] = set()
+        for broker, _ in nodes(image, listener, with_fenced=True):
+            self.listening.add(broker.id)
+            if not broker.is_fenced:
+                self.alive.add(broker.id)
+                if not broker.log_dirs:
+                    self._without_dirs.add(broker.id)
+                self._usable.update((broker.id, directory) for directory in (*broker.log_dirs, UNASSIGNED, MIGRATING))
+
+    def offline(self, partition: PartitionImage) -> list[int]:
+        """The replicas that cannot be reached, or whose directory has failed."""
+        usable = self._usable
+        found = [place[0] for place in zip(partition.replicas, partition.directories) if place not in usable]  # noqa: B905
+        if found and self._without_dirs:
+            # A broker that has told of no directories predates them: only a lost one counts.
+            lost = [
+                replica
+                for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+                if directory == LOST
+            ]
+            return [replica for replica in found if replica not in self._without_dirs or replica in lost]
+        return found

@@ -7,9 +7,7 @@ import re
 from ottla.errors import InvalidRequest
 from ottla.metadata import KRAFT_VERSION
 from ottla.server.context import RequestContext
-from ottla.server.dispatch import Dispatcher
 from ottla.wire.messages.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -35,7 +33,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     broker = context.broker
     image = broker.image
     return ApiVersionsResponse(
-        api_keys=advertised(broker.dispatchers[context.connection.role]),
+        api_keys=broker.dispatchers[context.connection.role].advertised,
         supported_features=[
             SupportedFeatureKey(name, first, last)
             for name, (first, last) in broker.supported_features.items()
@@ -48,8 +46,3 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             if level > 0
         ],
     )
-
-
-def advertised(dispatcher: Dispatcher) -> list[ApiVersion]:
-    """The APIs that a listener serves, as clients are told of them."""
-    return [ApiVersion(api.key, *api.advertised) for api in dispatcher.apis]

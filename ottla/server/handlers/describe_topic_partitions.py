@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.errors import NONE, InvalidRequest, InvalidTopicException, KafkaError, UnknownTopicOrPartition
 from ottla.metadata import INTERNAL_TOPICS, Image, TopicImage, check_topic_name
 from ottla.server.context import RequestContext
-from ottla.server.endpoints import NO_NODE, nodes, offline_replicas, reachable
+from ottla.server.endpoints import NO_NODE, Reach
 from ottla.server.operations import TOPIC_OPERATIONS
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -85,9 +85,7 @@ class _Page:
     """Describes partitions of one image for one listener."""
 
     def __init__(self, image: Image, listener: str) -> None:
-        self.image = image
-        self.alive = reachable(image, listener)
-        self.has_leader = {broker.id for broker, _ in nodes(image, listener, with_fenced=True)}
+        self.reach = Reach(image, listener)
 
     def topic(self, topic: TopicImage, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
         return DescribeTopicPartitionsResponseTopic(
@@ -103,11 +101,11 @@ class _Page:
         partition = topic.partitions[index]
         return DescribeTopicPartitionsResponsePartition(
             partition_index=index,
-            leader_id=partition.leader if partition.leader in self.has_leader else NO_NODE,
+            leader_id=partition.leader if partition.leader in self.reach.listening else NO_NODE,
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
             eligible_leader_replicas=list(partition.elr),
             last_known_elr=list(partition.last_known_elr),
-            offline_replicas=offline_replicas(self.image, partition, self.alive),
+            offline_replicas=self.reach.offline(partition),
         )

@@ -17,7 +17,7 @@ from ottla.errors import (
 )
 from ottla.metadata import INTERNAL_TOPICS, Image, TopicImage, check_topic_name
 from ottla.server.context import RequestContext
-from ottla.server.endpoints import NO_NODE, controller_id, nodes, offline_replicas, reachable
+from ottla.server.endpoints import NO_NODE, Reach, controller_id, nodes
 from ottla.server.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.types import ZERO_UUID
 from ottla.wire.messages.metadata import (
@@ -117,18 +117,18 @@ class _Describe:
 
     def __init__(self, image: Image, listener: str, version: int) -> None:
         self.image = image
-        self.alive = reachable(image, listener)
+        self.reach = Reach(image, listener)
         # A broker that is known but lacks the listener has a word of its own since version 6.
         self.no_listener = ListenerNotFound.code if version >= 6 else LeaderNotAvailable.code
         # Version 0 hides replicas that cannot be reached, and says so in the error.
         self.hides_unreachable = version == 0
-        self.has_leader = {broker.id for broker, _ in nodes(image, listener, with_fenced=True)}
 
     def topic(self, topic: TopicImage) -> MetadataResponseTopic:
         return MetadataResponseTopic(NONE, topic.name, topic.id, topic.name in INTERNAL_TOPICS, self._partitions(topic))
 
     def _partitions(self, topic: TopicImage) -> list[MetadataResponsePartition]:
-        image, alive, has_leader = self.image, self.alive, self.has_leader
+        reach = self.reach
+        alive, listening = reach.alive, reach.listening
         result = []
         for index, partition in topic.partitions.items():
             replicas, isr = list(partition.replicas), list(partition.isr)
@@ -136,8 +136,8 @@ class _Describe:
                 replicas = [replica for replica in replicas if replica in alive]
                 isr = [replica for replica in isr if replica in alive]
             leader, error = partition.leader, NONE
-            if leader not in has_leader:
-                error = self.no_listener if leader in image.brokers else LeaderNotAvailable.code
+            if leader not in listening:
+                error = self.no_listener if leader in self.image.brokers else LeaderNotAvailable.code
                 leader = NO_NODE
             elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
                 error = ReplicaNotAvailable.code
@@ -149,7 +149,7 @@ class _Describe:
                     partition.leader_epoch,
                     replicas,
                     isr,
-                    offline_replicas(image, partition, alive),
+                    reach.offline(partition),
                 )
             )
         return result
