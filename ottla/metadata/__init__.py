@@ -1,8 +1,11 @@
 """The cluster's metadata: the image that every node keeps, and the controller that decides how it changes.
 
 `ImageLoader` follows the committed log and publishes `(delta, image)`; `Controller` answers the requests that change
-metadata. See README.md.
+metadata. See README.md. The controller is imported when it is first asked for: a broker that is none does not load it.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ottla.metadata.builder import ImageBuilder, ReplayError
 from ottla.metadata.delta import BrokerChange, ConfigChange, Delta, PartitionChange, TopicChange, between
@@ -30,7 +33,14 @@ from ottla.metadata.levels import (
 from ottla.metadata.loader import ImageLoader, Publisher
 from ottla.metadata.partition import NO_LEADER, LeaderRecoveryState, PartitionImage
 from ottla.metadata.registration import BrokerImage, ControllerImage, Endpoint
+from ottla.metadata.snapshots import SnapshotGenerator
 from ottla.metadata.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, check_topic_name
+
+if TYPE_CHECKING:
+    from ottla.metadata.control.activation import bootstrap_records
+    from ottla.metadata.controller import Controller
+
+_LAZY = {"Controller": "ottla.metadata.controller", "bootstrap_records": "ottla.metadata.control.activation"}
 
 __all__ = [
     # the image
@@ -60,6 +70,10 @@ __all__ = [
     "BrokerChange",
     "ConfigChange",
     "between",
+    "SnapshotGenerator",
+    # who decides
+    "Controller",
+    "bootstrap_records",
     # features
     "MetadataVersion",
     "METADATA_VERSION",
@@ -77,3 +91,11 @@ __all__ = [
     "UNASSIGNED",
     "LOST",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

@@ -79,7 +79,9 @@ class ImageBuilder:
         for record in records:
             self.replay(record)
 
-    def build(self, *, offset: int, epoch: int, timestamp_ms: int) -> tuple[Delta, Image]:
+    def build(
+        self, *, offset: int, epoch: int, timestamp_ms: int, is_batch_aligned: bool = True
+    ) -> tuple[Delta, Image]:
         """The image after the records so far, and what they changed. The builder is spent."""
         base = self._base
         topics = base.topics
@@ -100,7 +102,13 @@ class ImageBuilder:
             next_producer_id=self._next_producer_id,
             **tables,
         )
-        delta = between(base, image, topic_ids=self._touched_topics, resources=self._touched_configs)
+        delta = between(
+            base,
+            image,
+            topic_ids=self._touched_topics,
+            resources=self._touched_configs,
+            is_batch_aligned=is_batch_aligned,
+        )
         return delta, image
 
     # Tables

@@ -69,6 +69,8 @@ class Delta:
     """Features at a new level; 0 for one that is no longer finalized."""
     is_snapshot: bool = False
     """Not a step from `old`: the image was read anew, or is a new publisher's first."""
+    is_batch_aligned: bool = True
+    """The image ends where a batch of the log ends, as a snapshot must."""
 
 
 def between(
@@ -78,6 +80,7 @@ def between(
     topic_ids: Iterable[Uuid] | None = None,
     resources: Iterable[ConfigResource] | None = None,
     is_snapshot: bool = False,
+    is_batch_aligned: bool = True,
 ) -> Delta:
     """The delta from one image to another. Who knows what was touched says so, and the rest is not looked at."""
     if topic_ids is None:
@@ -103,7 +106,16 @@ def between(
         if old.configs.get(key) != new.configs.get(key)
     }
     changed_features = {name: new.features.get(name, 0) for name in _differing(old.features, new.features)}
-    return Delta(old, changed_topics, deleted_topics, changed_brokers, changed_configs, changed_features, is_snapshot)
+    return Delta(
+        old=old,
+        changed_topics=changed_topics,
+        deleted_topics=deleted_topics,
+        changed_brokers=changed_brokers,
+        changed_configs=changed_configs,
+        changed_features=changed_features,
+        is_snapshot=is_snapshot,
+        is_batch_aligned=is_batch_aligned,
+    )
 
 
 K = TypeVar("K")

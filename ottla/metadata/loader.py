@@ -9,12 +9,13 @@ Called by raft with what is committed; calls the publishers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from ottla.metadata.builder import ImageBuilder, ReplayError
 from ottla.metadata.delta import Delta, between
 from ottla.metadata.image import Image
+from ottla.raft import CommittedBatch
 from ottla.wire import Message
 from ottla.wire.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord, VersionedRecord
 
@@ -29,22 +30,6 @@ class Publisher(Protocol):
         ...
 
 
-class CommittedBatch(Protocol):
-    """A committed batch of the metadata log, as raft gives it."""
-
-    @property
-    def base_offset(self) -> int: ...
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def timestamp(self) -> int: ...
-
-    @property
-    def records(self) -> Sequence[VersionedRecord]: ...
-
-
 class ImageLoader:
     """The current image, kept current."""
 
@@ -55,6 +40,7 @@ class ImageLoader:
         self._offset = -1
         self._epoch = -1
         self._timestamp_ms = -1
+        self._batch_end = -1
         self._in_transaction = False
         self._publishers: list[Publisher] = []
 
@@ -75,14 +61,16 @@ class ImageLoader:
 
     # What raft tells
 
-    def on_commit(self, batches: Iterable[CommittedBatch]) -> None:
+    def on_commit(self, batches: list[CommittedBatch]) -> None:
         """Replay committed batches and publish the image after them, unless a transaction is still open."""
         for batch in batches:
             self._epoch, self._timestamp_ms = batch.epoch, batch.timestamp
             self._offset = batch.base_offset - 1
+            self._batch_end = batch.last_offset
             for record, _ in batch.records:
                 self._replay(record)
                 self._offset += 1
+            self._offset = batch.last_offset  # a control batch takes up offsets and has no records
         if not self._in_transaction and self._offset > self._image.offset:
             self._publish()
 
@@ -120,7 +108,12 @@ class ImageLoader:
             self._builder.replay(record)
 
     def _publish(self) -> None:
-        delta, image = self._builder.build(offset=self._offset, epoch=self._epoch, timestamp_ms=self._timestamp_ms)
+        delta, image = self._builder.build(
+            offset=self._offset,
+            epoch=self._epoch,
+            timestamp_ms=self._timestamp_ms,
+            is_batch_aligned=self._offset == self._batch_end,
+        )
         self._tell(delta, image)
 
     def _tell(self, delta: Delta, image: Image) -> None:

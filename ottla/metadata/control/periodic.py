@@ -1,0 +1,58 @@
+"""What the active controller does by the clock.
+
+Promises: a task runs again only after its last run is committed or refused, so a slow disk never piles them up. They
+run while the controller is active and at no other time. Called by the controller.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ottla.errors import NotController
+from ottla.machine import Result
+from ottla.world import Promise, Tasks, Timer
+
+log = logging.getLogger(__name__)
+
+AGAIN_MS = 10
+"""How soon a task runs again that has more to do."""
+
+
+class PeriodicTasks:
+    """Decisions that nobody asked for, each with its interval."""
+
+    def __init__(self, tasks: Tasks, submit: Callable[[str, Callable[[], Result[bool]]], Promise[bool]]) -> None:
+        self._tasks = tasks
+        self._submit = submit
+        self._timers: dict[str, Timer] = {}
+        self._is_running = False
+
+    def start(self, tasks: dict[str, tuple[float, Callable[[], Result[bool]]]]) -> None:
+        """Run these by name: the interval in milliseconds, and a decision that says whether there is more to do."""
+        self._is_running = True
+        for name, (interval_ms, decide) in tasks.items():
+            self._schedule(name, interval_ms, interval_ms, decide)
+
+    def stop(self) -> None:
+        self._is_running = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _schedule(self, name: str, delay_ms: float, interval_ms: float, decide: Callable[[], Result[bool]]) -> None:
+        def run() -> None:
+            self._submit(name, decide).add_done_callback(on_done)
+
+        def on_done(promise: Promise[bool]) -> None:
+            has_more = False
+            try:
+                has_more = promise.result()
+            except NotController:
+                return  # whoever leads now has tasks of its own
+            except Exception:
+                log.exception("[PeriodicTask] %s failed", name)
+            if self._is_running:
+                self._schedule(name, AGAIN_MS if has_more else interval_ms, interval_ms, decide)
+
+        self._timers[name] = self._tasks.later(delay_ms, run)
