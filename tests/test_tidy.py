@@ -134,6 +134,7 @@ def test_a_package_is_reached_through_its_front_door() -> None:
 PUBLIC_INSIDES: set[str] = {
     "ottla.world.system",
     "ottla.world.system_loop",
+    "ottla.metadata.controller",
     "ottla.wire.frames",
     "ottla.wire.json_form",
 }

@@ -14,6 +14,9 @@ from ottla import __version__
 # name -> (module, one line of help). The module holds a click command named `command`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "dump-log": ("ottla.cli.dump_log", "Print what the files of a log directory hold."),
+    "storage": ("ottla.cli.storage", "Format the log directories of a node and look at them."),
+    "server": ("ottla.cli.server", "Run a broker, a controller, or both."),
+    "up": ("ottla.cli.up", "Start a broker on this machine, ready in a moment."),
     "wire": ("ottla.cli.wire", "Turn protocol bytes into JSON and back."),
 }
 

@@ -1,0 +1,83 @@
+"""`ottla server start`: run a node from a server.properties, as Kafka's start script does.
+
+SIGTERM and SIGINT are a controlled shutdown. What keeps a node from starting is one line on standard error and exit
+code 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from ottla.cli.logs import LEVELS, set_up_logging
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ottla.node import Node
+
+
+@click.group(name="server")
+def command() -> None:
+    """Run a broker, a controller, or both."""
+
+
+@command.command()
+@click.argument("properties", type=click.Path(dir_okay=False))
+@click.option("--override", metavar="NAME=VALUE", multiple=True, help="A setting that replaces the file's.")
+@click.option("--log-level", type=click.Choice(list(LEVELS), case_sensitive=False), default="INFO", show_default=True)
+@click.option("--log-json", is_flag=True, help="Log one JSON object a line.")
+def start(properties: str, override: tuple[str, ...], log_level: str, log_json: bool) -> None:
+    """Start the node that PROPERTIES describes; its directories must be formatted (`ottla storage format`)."""
+    from ottla.config import read_properties  # noqa: PLC0415
+
+    try:
+        with open(properties, encoding="latin-1") as file:
+            values = dict(read_properties(file.read()))
+    except OSError as error:
+        fail(f"Cannot read {properties}: {error.strerror}")
+    for item in override:
+        name, equals, value = item.partition("=")
+        if not equals:
+            fail(f"--override takes NAME=VALUE, and {item!r} has no '='")
+        values[name.strip()] = value.strip()
+    set_up_logging(log_level, as_json=log_json)
+    run(values)
+
+
+def run(
+    values: Mapping[str, str],
+    on_ready: Callable[[Node], None] = lambda _: None,
+    *,
+    format_first: bool = False,
+    topics: Sequence[tuple[str, int]] = (),
+) -> None:
+    """Run a node with these settings until it is asked to stop; `format_first` prepares directories that are new."""
+    from ottla.config import BrokerConfig  # noqa: PLC0415
+    from ottla.errors import KafkaError  # noqa: PLC0415
+    from ottla.node import CannotStart, build  # noqa: PLC0415
+    from ottla.world import NodeWorld, Promise  # noqa: PLC0415
+    from ottla.world.system_loop import run_node  # noqa: PLC0415
+
+    async def main(world: NodeWorld, stop: Promise[str]) -> None:
+        node = build(BrokerConfig(values), world)
+        if format_first:
+            node.format_if_new()
+        await node.start()
+        await node.create_topics(topics)
+        on_ready(node)
+        await stop
+        await node.stop()
+
+    try:
+        run_node(main)
+    except (CannotStart, KafkaError, OSError) as error:
+        fail(str(error))
+
+
+def fail(message: str) -> NoReturn:
+    """One line, and exit code 1."""
+    click.echo(f"ottla: {message}", err=True)
+    sys.exit(1)

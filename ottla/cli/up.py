@@ -1,0 +1,100 @@
+"""`ottla up`: a developer's node in one command.
+
+It formats its directory by itself, keeps its data there (or nowhere, with `--ephemeral`), makes the topics asked for,
+and prints the bootstrap address when clients can connect.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.logs import LEVELS, set_up_logging
+from ottla.cli.server import fail, run
+
+if TYPE_CHECKING:
+    from ottla.node import Node
+
+
+@click.command(name="up")
+@click.option("--port", default=9092, show_default=True, help="Port for clients; 0 chooses a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--data", type=click.Path(file_okay=False), help="Directory for the data [default: the user's data home].")
+@click.option("--ephemeral", is_flag=True, help="Keep the data in a temporary directory and remove it at the end.")
+@click.option("--topic", "topics", metavar="NAME[:PARTITIONS]", multiple=True, help="Make this topic unless it exists.")
+@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Any setting of server.properties.")
+@click.option("--ready-file", type=click.Path(dir_okay=False), help="Write the bootstrap address here when ready.")
+@click.option("--log-level", type=click.Choice(list(LEVELS), case_sensitive=False), default="WARN", show_default=True)
+@click.option("--log-json", is_flag=True, help="Log one JSON object a line.")
+def command(
+    port: int,
+    host: str,
+    data: str | None,
+    ephemeral: bool,
+    topics: tuple[str, ...],
+    settings: tuple[str, ...],
+    ready_file: str | None,
+    log_level: str,
+    log_json: bool,
+) -> None:
+    """Start a Kafka-compatible broker on this machine, ready in a moment."""
+    if ephemeral and data is not None:
+        fail("--ephemeral and --data contradict each other: leave one out")
+    wanted = [parse_topic(topic) for topic in topics]
+    set_up_logging(log_level, as_json=log_json)
+    directory = tempfile.mkdtemp(prefix="ottla-") if ephemeral else data or default_data_dir()
+    values = dev_settings(directory, host, port)
+    for item in settings:
+        name, equals, value = item.partition("=")
+        if not equals:
+            fail(f"--set takes NAME=VALUE, and {item!r} has no '='")
+        values[name.strip()] = value.strip()
+
+    def on_ready(node: Node) -> None:
+        address = str(node.bootstrap_address)
+        if ready_file is not None:
+            with open(ready_file + ".tmp", "w", encoding="ascii") as file:
+                file.write(address + "\n")
+            os.replace(ready_file + ".tmp", ready_file)
+        click.echo(f"ottla is ready at {address}" + ("" if ephemeral else f" (data in {directory})"))
+
+    try:
+        run(values, on_ready, format_first=True, topics=wanted)
+    finally:
+        if ephemeral:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def parse_topic(text: str) -> tuple[str, int]:
+    name, colon, count = text.partition(":")
+    if not name or (colon and not (count.isdigit() and int(count) > 0)):
+        fail(f"--topic takes NAME or NAME:PARTITIONS, such as orders:6, and not {text!r}")
+    return name, int(count) if colon else 1
+
+
+def default_data_dir() -> str:
+    home = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(home, "ottla")
+
+
+def dev_settings(directory: str, host: str, port: int) -> dict[str, str]:
+    """One node with both roles, and what Kafka wants three brokers for set to one."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": "1@127.0.0.1:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:0",
+        "log.dirs": directory,
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }

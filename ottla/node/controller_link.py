@@ -1,0 +1,24 @@
+"""The way from a broker to the controller in the same process: a call instead of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.metadata.controller import Controller
+from ottla.raft import RaftNode
+from ottla.wire import Message
+
+
+class LocalController:
+    """A `ControllerLink` to the controller of this node, which leads the quorum of one."""
+
+    def __init__(self, controller: Controller, raft: RaftNode) -> None:
+        self._controller = controller
+        self._raft = raft
+
+    @property
+    def leader_id(self) -> int:
+        return self._raft.leader_id
+
+    def send(self, request: Message, *, version: int) -> Awaitable[Message]:
+        return self._controller.handle(request, version=version)

@@ -1,0 +1,191 @@
+"""`Node`: one Kafka node, put together from the layers and run in a `NodeWorld`.
+
+The order of `start` is the promise: directories are checked and locked before anything is written; the metadata log is
+caught up before a log is opened; listeners take connections only when there is something to answer with; the broker is
+registered and unfenced before `start` returns. `stop` goes the other way: the controller lets the broker go, no more
+connections, logs closed, the metadata log last. The simulator and the real process run the same code.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ottla.config import BrokerConfig, ListenerSpec
+from ottla.errors import TopicAlreadyExists, error_class
+from ottla.metadata import Endpoint, ImageLoader
+from ottla.metadata.controller import Controller
+from ottla.node.controller_link import LocalController
+from ottla.node.directories import CannotStart, check_directories, format_new
+from ottla.node.lifecycle import BrokerLifecycle
+from ottla.raft import RaftNode, VoterSet, read_bootstrap
+from ottla.replica import ReplicaManager
+from ottla.server import Broker, SocketServer
+from ottla.types import Uuid
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.world import Address, NodeWorld
+
+log = logging.getLogger(__name__)
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+CREATE_TOPICS_VERSION = 7
+
+
+def build(config: BrokerConfig, world: NodeWorld) -> Node:
+    """A node, not started yet."""
+    return Node(config, world)
+
+
+class Node:
+    """See the module."""
+
+    def __init__(self, config: BrokerConfig, world: NodeWorld) -> None:
+        if config.roles != {"broker", "controller"}:
+            raise CannotStart(
+                f"process.roles={','.join(sorted(config.roles))} is not supported yet: set process.roles=broker,controller"
+            )
+        self.config = config
+        self.world = world
+        self.cluster_id = ""
+        self.bootstrap_address = Address("", 0)
+        """Where clients begin: the first broker listener, as it is advertised."""
+        self._directory_ids: dict[str, Uuid] = {}
+        self.raft: RaftNode
+        self.controller: Controller
+        self.loader: ImageLoader
+        self.replicas: ReplicaManager
+        self.broker: Broker
+        self.sockets: SocketServer
+        self.lifecycle: BrokerLifecycle
+
+        self._is_started = False
+
+    def format_if_new(self) -> None:
+        """Format directories that never were; what is there stays as it is."""
+        format_new(self.world, self.config)
+
+    async def start(self) -> None:
+        """Return when clients are served. `CannotStart` says in one line why not."""
+        config, world = self.config, self.world
+        directories = check_directories(world, config)
+        self.cluster_id = directories.cluster_id
+        self._directory_ids = directories.ids
+        self.replicas = ReplicaManager.create(world, config, config.node_id, directory_ids=directories.ids)
+        self.replicas.logs.lock()
+        self.loader = ImageLoader(directories.cluster_id)
+        self.raft = self._make_raft()
+        self.controller = Controller(
+            world,
+            self.raft,
+            config,
+            cluster_id=directories.cluster_id,
+            bootstrap=read_bootstrap(world, config.metadata_dir) or (),
+        )
+        # The image is newer than what the controller has answered: whoever asks for what was just made finds it.
+        self.raft.subscribe(self.loader)
+        self.raft.subscribe(self.controller)
+        await self.raft.start()
+        link = LocalController(self.controller, self.raft)
+        self.broker = Broker(
+            config=config,
+            world=world,
+            node_id=config.node_id,
+            cluster_id=directories.cluster_id,
+            image=self.loader.image,
+            replicas=self.replicas,
+            controller=link,
+        )
+        # The logs are there before a client can learn of a partition.
+        self.loader.add_publisher(self.replicas)
+        self.loader.add_publisher(self.broker)
+        self.sockets = SocketServer(self.broker)
+        endpoints = self._listen()
+
+
+        self.lifecycle = BrokerLifecycle(
+            world,
+            config,
+            link,
+            cluster_id=directories.cluster_id,
+            endpoints=endpoints,
+            log_dirs=list(directories.ids.values()),
+            metadata_offset=lambda: self.loader.image.offset,
+            offline_log_dirs=self._offline_log_dirs,
+        )
+        await self.lifecycle.register()
+        await self.lifecycle.unfence()
+        self._is_started = True
+        log.info("[Node %d] Kafka-compatible server started at %s", config.node_id, self.bootstrap_address)
+
+    def _make_raft(self) -> RaftNode:
+        config = self.config
+        name = config.controller_listener_names[0]
+        voters = VoterSet.static(name, {voter.id: Address(voter.host, voter.port) for voter in config.quorum_voters})
+        return RaftNode(
+            self.world,
+            config,
+            config.metadata_dir,
+            node_id=config.node_id,
+            directory_id=self._directory_ids[config.metadata_dir],
+            voters=voters,
+            listeners={one.name: Address(one.host, one.port) for one in config.advertised_controller_listener_list},
+            on_failure=self._on_raft_failure,
+        )
+
+    def _on_raft_failure(self, error: BaseException) -> None:
+        log.critical("[Node %d] The metadata log has failed, and nothing can be changed any more: %s",
+                     self.config.node_id, error)  # fmt: skip
+
+    def _listen(self) -> list[Endpoint]:
+        """Open every listener; returns the broker's, as clients are told to reach them."""
+        endpoints = []
+        for spec in self.config.listener_list:
+            is_controller = spec.name in self.config.controller_listener_names
+            try:
+                listener = self.sockets.listen(
+                    spec.name, spec.host, spec.port, role="controller" if is_controller else "broker"
+                )
+            except OSError as error:
+                raise CannotStart(f"Cannot listen on {spec.name}://{spec.host}:{spec.port}: {error.strerror}") from None
+            if not is_controller:
+                endpoints.append(self._endpoint(spec, listener.address))
+        self.bootstrap_address = Address(endpoints[0].host, endpoints[0].port)
+        return endpoints
+
+    def _endpoint(self, spec: ListenerSpec, bound: Address) -> Endpoint:
+        """What is advertised: the setting's address, with the port that was chosen where it asks for any."""
+        advertised = next((one for one in self.config.advertised_listener_list if one.name == spec.name), spec)
+        host = advertised.host or ("localhost" if bound.host in ("0.0.0.0", "::") else bound.host)
+        return Endpoint(spec.name, host, advertised.port or bound.port, SECURITY_PROTOCOLS[spec.security_protocol])
+
+    def _offline_log_dirs(self) -> list[Uuid]:
+        return [
+            self._directory_ids[one.path]
+            for one in self.replicas.logs.directories
+            if one.is_offline and one.path in self._directory_ids
+        ]
+
+    async def create_topics(self, topics: Sequence[tuple[str, int]]) -> None:
+        """Make topics unless they exist: what `ottla up --topic` asks for."""
+        if not topics:
+            return
+        wanted = [CreatableTopic(name=name, num_partitions=count, replication_factor=-1) for name, count in topics]
+        response = await self.broker.controller.send(
+            CreateTopicsRequest(topics=wanted, timeout_ms=30_000), version=CREATE_TOPICS_VERSION
+        )
+        assert isinstance(response, CreateTopicsResponse), response
+        for topic in response.topics:
+            if topic.error_code not in (0, TopicAlreadyExists.code):
+                raise error_class(topic.error_code)(f"Cannot create topic {topic.name}: {topic.error_message}")
+
+    async def stop(self) -> None:
+        """A controlled shutdown: the next start needs no recovery."""
+        if self._is_started:
+            log.info("[Node %d] Shutting down", self.config.node_id)
+            await self.lifecycle.shut_down()
+            self.sockets.close()
+
+            self.replicas.logs.shutdown(broker_epoch=self.lifecycle.broker_epoch)
+            await self.raft.stop()
+            self._is_started = False
+            log.info("[Node %d] Shut down completed", self.config.node_id)
