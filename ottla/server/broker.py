@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.metadata import SUPPORTED_FEATURES, Delta, Image, VersionRange
+from ottla.config import BrokerConfig, DynamicConfig
+from ottla.metadata import BROKER, SUPPORTED_FEATURES, Delta, Image, VersionRange
 from ottla.server.metrics import Metrics
 from ottla.server.topic_creation import TopicCreation
 from ottla.wire import Message
@@ -14,6 +16,8 @@ from ottla.world import NodeWorld
 
 if TYPE_CHECKING:
     from ottla.server.dispatch import Dispatcher
+
+log = logging.getLogger(__name__)
 
 
 class ControllerLink(Protocol):
@@ -33,7 +37,8 @@ class ControllerLink(Protocol):
 class Broker:
     """One node as its handlers see it. `image` is replaced, never changed: whoever reads it twice may see two."""
 
-    config: Any
+    config: BrokerConfig
+    """The settings in effect: the file's, with what the metadata log has on top."""
     world: NodeWorld
     node_id: int
     cluster_id: str
@@ -50,10 +55,27 @@ class Broker:
     """By role (`broker`, `controller`): what each kind of listener serves, for ApiVersions to tell."""
 
     topic_creation: TopicCreation = field(init=False)
+    _static_config: BrokerConfig = field(init=False)
+    _dynamic_config: DynamicConfig | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.topic_creation = TopicCreation(self)
+        self._static_config = self.config
+
+    @property
+    def dynamic_config(self) -> DynamicConfig:
+        """The settings in effect, and where each of them comes from."""
+        if self._dynamic_config is None:
+            own, cluster = self.image.config_of(BROKER, str(self.node_id)), self.image.config_of(BROKER, "")
+            self._dynamic_config = DynamicConfig(self._static_config, cluster, own)
+        return self._dynamic_config
 
     def on_metadata(self, delta: Delta, image: Image) -> None:
         """A metadata publisher: the newest image is what requests are answered from."""
         self.image = image
+        if (BROKER, "") in delta.changed_configs or (BROKER, str(self.node_id)) in delta.changed_configs:
+            self._dynamic_config = None
+            changed = self.dynamic_config
+            self.config = changed.current
+            for name, reason in changed.ignored.items():
+                log.error("[Broker id=%d] The metadata log's value of %s is not used: %s", self.node_id, name, reason)

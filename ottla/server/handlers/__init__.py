@@ -35,16 +35,19 @@ _LANDED = [
 SERVED: dict[str, frozenset[str]] = {
     "broker": frozenset(
         [
+            "AlterConfigs",
             "AlterPartitionReassignments",
             "ApiVersions",
             "CreatePartitions",
             "CreateTopics",
             "DeleteTopics",
             "DescribeCluster",
+            "DescribeConfigs",
             "DescribeQuorum",
             "DescribeTopicPartitions",
             "ElectLeaders",
             "FindCoordinator",
+            "IncrementalAlterConfigs",
             "ListConfigResources",
             "ListPartitionReassignments",
             "Metadata",
@@ -56,6 +59,7 @@ SERVED: dict[str, frozenset[str]] = {
     "controller": frozenset(
         [
             "AllocateProducerIds",
+            "AlterConfigs",
             "AlterPartition",
             "AlterPartitionReassignments",
             "ApiVersions",
@@ -67,8 +71,10 @@ SERVED: dict[str, frozenset[str]] = {
             "CreateTopics",
             "DeleteTopics",
             "DescribeCluster",
+            "DescribeConfigs",
             "DescribeQuorum",
             "ElectLeaders",
+            "IncrementalAlterConfigs",
             "ListPartitionReassignments",
             "UnregisterBroker",
             "UpdateFeatures",
