@@ -32,12 +32,14 @@ HERE = ("", "0.0.0.0", "::", "localhost", "127.0.0.1")
 class Host:
     """A machine: its names, whether it has power, and what listens on it."""
 
-    __slots__ = ("address", "is_up", "listeners", "name", "next_port")
+    __slots__ = ("address", "is_isolated", "is_up", "listeners", "name", "next_port")
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
         self.address = address
         self.is_up = True
+        self.is_isolated = False
+        """Whether its cable is pulled: it reaches nobody but itself."""
         self.listeners: dict[int, VirtualListener] = {}
         self.next_port = FIRST_FREE_PORT
 
@@ -79,11 +81,11 @@ class VirtualNetwork:
         return found or next((host for host in self.hosts.values() if host.address == name), None)
 
     def lose_power(self, host: Host) -> None:
-        """The host is gone at once, and nobody is told."""
+        """The host is gone at once, with what it was sending, and nobody is told."""
         host.is_up = False
         self._forget_listeners(host)
         for stream in self._streams_of(host):
-            stream.vanish()
+            stream.vanish(with_flight=True)
 
     def gain_power(self, host: Host) -> None:
         """The host is back. It knows nothing of its connections, and resets what still speaks to it."""
@@ -112,7 +114,19 @@ class VirtualNetwork:
         self._let_packets_fly()
 
     def is_blocked(self, one: Host, other: Host) -> bool:
-        return not (one.is_up and other.is_up) or (one.name, other.name) in self._parted
+        if one is other:
+            return not one.is_up
+        is_cut_off = one.is_isolated or other.is_isolated or (one.name, other.name) in self._parted
+        return is_cut_off or not (one.is_up and other.is_up)
+
+    def isolate(self, host: Host) -> None:
+        """Pull the cable of a host."""
+        host.is_isolated = True
+
+    def connect_again(self, host: Host) -> None:
+        """Put the cable back; what was on its way arrives."""
+        host.is_isolated = False
+        self._let_packets_fly()
 
     def open_connections(self) -> list[tuple[VirtualStream, VirtualStream]]:
         """Those of which both ends are open, oldest first."""
@@ -241,7 +255,7 @@ class _Call:
         if target is None:
             self._fail(OSError(errno.EHOSTUNREACH, "no such host", self._name))
             return
-        if target is not caller.host and network.is_blocked(caller.host, target):
+        if network.is_blocked(caller.host, target):
             self.try_again(attempt + 1)
             return
         listener = target.listeners.get(self._port)

@@ -311,8 +311,10 @@ class VirtualStream:
         if handler is not None:
             handler.on_closed(error)
 
-    def vanish(self) -> None:
-        """Be no more, without a word to anybody."""
+    def vanish(self, *, with_flight: bool = False) -> None:
+        """Be no more, without a word to anybody; `with_flight` also what has left and not arrived."""
+        if with_flight:
+            self._flight.clear()
         self.is_shut = True
         self._is_closing = True
         self._is_reading = False

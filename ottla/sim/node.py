@@ -1,0 +1,135 @@
+"""The node under test: one host that lives, dies in several ways, and is started again on what its disk still has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from ottla.config import BrokerConfig
+from ottla.node import Node, build
+from ottla.sim.clock import VirtualClock
+from ottla.sim.disk import VirtualDisk
+from ottla.sim.life import Life
+from ottla.sim.logs import LogCapture
+from ottla.sim.loop import VirtualLoop
+from ottla.sim.network import VirtualNetwork
+from ottla.sim.world import VirtualNodeWorld, node_world
+
+
+class NodeDied(Exception):
+    """The node died before what was asked of it was done."""
+
+
+class SimulatedNode:
+    """A host with a clock and a disk, and the lives of the node on it."""
+
+    def __init__(
+        self,
+        network: VirtualNetwork,
+        name: str,
+        settings: Mapping[str, str],
+        logs: LogCapture,
+        trace: Callable[[str], None],
+        seed: str,
+    ) -> None:
+        self._network = network
+        self._loop: VirtualLoop = network.loop
+        self._settings = dict(settings)
+        self._logs = logs
+        self._trace = trace
+        self._seed = seed
+        self.name = name
+        self.host = network.add_host(name)
+        self.clock = VirtualClock()
+        self._loop.attach(self.clock)
+        self.disk = VirtualDisk(Random(f"{seed} disk"), self.clock)
+        self.life_count = 0
+        self.world: VirtualNodeWorld | None = None
+        self.node: Node | None = None
+        self.dies_of_power_loss = False
+        """How a crash that the disk was told to make ends the node."""
+        self.has_lost_power = False
+        """Whether the power went since the last time that the node was surveyed."""
+        self._died: Any = self._loop.create_future()
+
+    @property
+    def is_running(self) -> bool:
+        return self.world is not None
+
+    async def start(self) -> None:
+        """Start a new life; returns when it serves. `NodeDied` when it dies first."""
+        assert self.world is None, "a node lives once at a time"
+        self.life_count += 1
+        name = f"{self.name} life {self.life_count}"
+        self._trace(f"{name} begins")
+        self._network.gain_power(self.host)
+        self._died = self._loop.create_future()
+        life = Life(name, self.disk, self._on_crash)
+        self.world = node_world(self._network, self.host, self.clock, self.disk, life, f"{self._seed} {name}")
+        await self._in_life(self._start(self.world))
+        self._trace(f"{name} serves")
+
+    async def _start(self, world: VirtualNodeWorld) -> None:
+        node = build(BrokerConfig(self._settings), world)
+        node.format_if_new()
+        self.node = node
+        await node.start()
+
+    async def stop(self) -> None:
+        """Stop in an orderly way."""
+        assert self.node is not None, "a node that runs can be stopped"
+        self._trace(f"{self.name} is asked to stop")
+        await self._in_life(self.node.stop())
+        self._end()
+        self._network.end_life(self.host)
+        self.disk.process_crash()
+        self._trace(f"{self.name} has stopped")
+
+    def kill(self, *, is_power_loss: bool) -> None:
+        """End it here and now: by kill -9, or by taking the power away."""
+        if self.world is None:
+            return
+        self._end()
+        if is_power_loss:
+            self._trace(f"{self.name} loses power")
+            self._network.lose_power(self.host)
+            self.disk.crash()
+            self.has_lost_power = True
+        else:
+            self._trace(f"{self.name} is killed")
+            self._network.end_life(self.host)
+            self.disk.process_crash()
+
+    def _on_crash(self) -> None:
+        self._trace(f"{self.name} dies of a crash at its disk")
+        self.kill(is_power_loss=self.dies_of_power_loss)
+
+    def _end(self) -> None:
+        assert self.world is not None, "it lives"
+        world, self.world, self.node = self.world, None, None
+        self._logs.is_muted = True
+        world.life.end()
+        self._logs.is_muted = False
+        if not self._died.done():
+            self._died.set_result(None)
+
+    async def _in_life(self, work: Any) -> None:
+        """Run a coroutine in the node's life and wait for it, or for its death."""
+        assert self.world is not None, "it lives"
+        done = self._loop.create_future()
+
+        async def run() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 - told to who waits
+                if not done.done():
+                    done.set_exception(error)
+            else:
+                if not done.done():
+                    done.set_result(None)
+
+        self.world.tasks.spawn(run(), f"{self.name} work")
+        died = self._died
+        died.add_done_callback(lambda _: None if done.done() else done.set_exception(NodeDied(self.name)))
+        await done

@@ -1,0 +1,115 @@
+"""What a seed stands for: the settings of the node, its topics and clients, and what is going to go wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+PORT = 9092
+NODE = "node"
+
+FAULTS = ("reset", "half-open", "silence", "part", "refuse", "kill", "power", "stop", "crash", "disk", "full", "clock")
+"""Every kind of trouble; a scenario has some of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    name: str
+    partition_count: int
+    configs: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """All choices of a seed that are made before it runs."""
+
+    seed: int
+    duration_ms: int
+    is_synced: bool
+    """`log.flush.interval.messages=1`: what is acknowledged survives a power loss."""
+    settings: dict[str, str]
+    topics: list[TopicPlan]
+    producer_count: int
+    consumer_count: int
+    has_operator: bool
+    has_stranger: bool
+    faults: list[str]
+    fault_interval_ms: int
+    restart_delay_ms: int
+    notes: list[str] = field(default_factory=list)
+
+    def describe(self) -> str:
+        """One line for the head of a trace."""
+        topics = ", ".join(f"{topic.name}:{topic.partition_count}{topic.configs or ''}" for topic in self.topics)
+        return (
+            f"seed {self.seed}: {self.duration_ms / 1000:.0f} s, {'synced' if self.is_synced else 'not synced'}, "
+            f"topics {topics}; {self.producer_count} producers, {self.consumer_count} consumers; faults "
+            f"{', '.join(self.faults) or 'none'} about every {self.fault_interval_ms} ms; {self.settings}"
+        )
+
+
+def make_scenario(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    chance = Random(f"{seed} scenario")
+    is_synced = chance.random() < 0.5
+    topics = [_topic(chance, index) for index in range(chance.choice((1, 1, 2, 3)))]
+    return Scenario(
+        seed=seed,
+        duration_ms=chance.choice((5_000, 15_000, 30_000)),
+        is_synced=is_synced,
+        settings=_settings(chance, is_synced=is_synced),
+        topics=topics,
+        producer_count=chance.choice((1, 2, 3)),
+        consumer_count=chance.choice((1, 1, 2, 3)),
+        has_operator=chance.random() < 0.6,
+        has_stranger=chance.random() < 0.3,
+        faults=_faults(chance),
+        fault_interval_ms=chance.choice((500, 2_000, 6_000)),
+        restart_delay_ms=chance.choice((1, 200, 3_000)),
+    )
+
+
+def _faults(chance: Random) -> list[str]:
+    """Some kinds of trouble, now and then none at all."""
+    count = chance.choice((0, 1, 2, 4, 6, len(FAULTS)))
+    return sorted(chance.sample(FAULTS, count))
+
+
+def _topic(chance: Random, index: int) -> TopicPlan:
+    configs: dict[str, str] = {}
+    if chance.random() < 0.2:
+        configs["message.timestamp.type"] = "LogAppendTime"
+    if chance.random() < 0.2:
+        configs["compression.type"] = chance.choice(("gzip", "lz4", "zstd", "uncompressed"))
+    if chance.random() < 0.3:
+        configs["segment.ms"] = chance.choice(("500", "2000"))
+    return TopicPlan(f"topic{index}", chance.choice((1, 2, 4)), configs)
+
+
+def _settings(chance: Random, *, is_synced: bool) -> dict[str, str]:
+    directories = ["/data/a"] if chance.random() < 0.7 else ["/data/a", "/data/b"]
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{NODE}:9093",
+        "listeners": f"PLAINTEXT://:{PORT},CONTROLLER://:9093",
+        "advertised.listeners": f"PLAINTEXT://{NODE}:{PORT}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": ",".join(directories),
+        "offsets.topic.replication.factor": "1",
+    }
+    if is_synced:
+        settings["log.flush.interval.messages"] = "1"
+    elif chance.random() < 0.5:
+        settings["log.flush.interval.ms"] = "1000"
+        settings["log.flush.scheduler.interval.ms"] = "500"
+    if chance.random() < 0.5:
+        settings["log.flush.offset.checkpoint.interval.ms"] = chance.choice(("200", "2000"))
+    if chance.random() < 0.5:
+        settings["log.index.interval.bytes"] = chance.choice(("1", "500"))
+    if chance.random() < 0.3:
+        settings["connections.max.idle.ms"] = "5000"
+    if chance.random() < 0.3:
+        settings["metadata.log.max.record.bytes.between.snapshots"] = "2000"
+    return settings
