@@ -85,9 +85,7 @@ def format_new(world: World, config: BrokerConfig) -> None:
     cluster_id = str(random_uuid(world))
     for directory in _all_directories(config):
         world.disk.make_dirs(directory)
-        format_directory(
-            world, directory, bootstrap_records(), is_metadata_dir=directory == config.metadata_dir
-        )
+        format_directory(world, directory, bootstrap_records(), is_metadata_dir=directory == config.metadata_dir)
         _write_properties(world, config, directory, cluster_id)
 
 

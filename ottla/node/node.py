@@ -20,7 +20,7 @@ from ottla.node.directories import CannotStart, check_directories, format_new
 from ottla.node.lifecycle import BrokerLifecycle
 from ottla.raft import RaftNode, VoterSet, read_bootstrap
 from ottla.replica import ReplicaManager
-from ottla.server import Broker, SocketServer
+from ottla.server import Broker, FetchSessions, SocketServer
 from ottla.types import Uuid
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.world import Address, NodeWorld
@@ -41,9 +41,8 @@ class Node:
 
     def __init__(self, config: BrokerConfig, world: NodeWorld) -> None:
         if config.roles != {"broker", "controller"}:
-            raise CannotStart(
-                f"process.roles={','.join(sorted(config.roles))} is not supported yet: set process.roles=broker,controller"
-            )
+            roles = ",".join(sorted(config.roles))
+            raise CannotStart(f"process.roles={roles} is not supported yet: set process.roles=broker,controller")
         self.config = config
         self.world = world
         self.cluster_id = ""
@@ -94,13 +93,14 @@ class Node:
             image=self.loader.image,
             replicas=self.replicas,
             controller=link,
+            fetch_sessions=FetchSessions(world, config.max_incremental_fetch_session_cache_slots),
+            kraft_version=self.raft.kraft_version,
         )
         # The logs are there before a client can learn of a partition.
         self.loader.add_publisher(self.replicas)
         self.loader.add_publisher(self.broker)
         self.sockets = SocketServer(self.broker)
         endpoints = self._listen()
-
 
         self.lifecycle = BrokerLifecycle(
             world,
