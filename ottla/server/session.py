@@ -164,10 +164,9 @@ class Session:
             self._stream.close()
 
     def abort(self) -> None:
-        """Close now."""
-        if not self._is_ending:
-            self._is_ending = True
-            self._stream.abort()
+        """Close now, even what is closing already and waits for a peer that takes nothing."""
+        self._is_ending = True
+        self._stream.abort()
 
     # Serving
 

@@ -111,32 +111,12 @@ class SystemNetwork:
         self._loop = loop
 
     def listen(self, host: str, port: int, accept: Accept) -> SystemListener:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        infos = socket.getaddrinfo(host or None, port, family if not host or ":" in host else 0, socket.SOCK_STREAM,
-                                   0, socket.AI_PASSIVE)  # fmt: skip
-        sock = socket.socket(infos[0][0], socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.setblocking(False)
-            sock.bind(infos[0][4])
-            sock.listen(BACKLOG)
-        except OSError:
-            sock.close()
-            raise
-        return SystemListener(self._loop, sock, accept)
+        return SystemListener(self._loop, _listening_socket(host, port), accept)
 
     def connect(self, host: str, port: int, on_connected: Callable[[Stream | OSError], StreamHandler | None]) -> None:
         async def run() -> None:
             try:
-                infos = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                family, kind, protocol, _, address = infos[0]
-                sock = socket.socket(family, kind, protocol)
-                sock.setblocking(False)
-                try:
-                    await self._loop.sock_connect(sock, address)
-                except BaseException:
-                    sock.close()
-                    raise
+                sock = await self._connect(host, port)
             except OSError as error:
                 on_connected(error)
                 return
@@ -147,8 +127,60 @@ class SystemNetwork:
         _connecting.add(task)
         task.add_done_callback(_connecting.discard)
 
+    async def _connect(self, host: str, port: int) -> socket.socket:
+        """A connection to the first address of `host` that takes one."""
+        failure: OSError | None = None
+        for family, kind, protocol, _, address in await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)
+            try:
+                await self._loop.sock_connect(sock, address)
+            except OSError as error:
+                sock.close()
+                failure = failure or error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return sock
+        raise failure or OSError(errno.EADDRNOTAVAIL, f"{host} has no address")
+
 
 _connecting: set[asyncio.Task[None]] = set()
+
+
+def _listening_socket(host: str, port: int) -> socket.socket:
+    if not host:
+        # All addresses of both families where the machine has IPv6, as a Java server listens.
+        try:
+            return _bound_socket(socket.AF_INET6, ("::", port))
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+            return _bound_socket(socket.AF_INET, ("0.0.0.0", port))
+    infos = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)
+    return _bound_socket(infos[0][0], infos[0][4])
+
+
+def _bound_socket(family: int, address: Any) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _address(name: Any) -> Address:
+    """An address of a socket; an IPv4 peer of a socket for both families has its IPv4 form."""
+    return Address(name[0].removeprefix("::ffff:") if "." in name[0] else name[0], name[1])
 
 
 class SystemListener:
@@ -156,11 +188,14 @@ class SystemListener:
         self._loop = loop
         self._sock = sock
         self._accept = accept
-        self.address = Address(*sock.getsockname()[:2])
+        self.address = _address(sock.getsockname())
+        self._is_paused = True
         self.resume()
 
     def _on_ready(self) -> None:
         for _ in range(ACCEPTS_MAX):
+            if self._is_paused:
+                return  # by the owner, because of the connection just taken
             try:
                 sock, _peer = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -168,8 +203,8 @@ class SystemListener:
             except OSError as error:
                 # Out of descriptors or memory: the connection stays in the queue, and asking again at once would spin.
                 log.error("[Listener %s] Cannot accept a connection: %s", self.address, error)
-                self.pause()
-                self._loop.call_later(1, self._resume_if_open)
+                self._loop.remove_reader(self._sock)
+                self._loop.call_later(1, self._try_again)
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -181,15 +216,18 @@ class SystemListener:
             stream.start(self._accept(stream))
 
     def pause(self) -> None:
-        if self._sock.fileno() >= 0:
+        if not self._is_paused:
+            self._is_paused = True
             self._loop.remove_reader(self._sock)
 
     def resume(self) -> None:
-        self._loop.add_reader(self._sock, self._on_ready)
+        if self._is_paused and self._sock.fileno() >= 0:
+            self._is_paused = False
+            self._loop.add_reader(self._sock, self._on_ready)
 
-    def _resume_if_open(self) -> None:
-        if self._sock.fileno() >= 0:
-            self.resume()
+    def _try_again(self) -> None:
+        if not self._is_paused:
+            self._loop.add_reader(self._sock, self._on_ready)
 
     def close(self) -> None:
         self.pause()
@@ -217,8 +255,8 @@ class SystemStream:
         self._loop = loop
         self._sock = sock
         self._fd = sock.fileno()
-        self.local = Address(*sock.getsockname()[:2])
-        self.peer = Address(*sock.getpeername()[:2])
+        self.local = _address(sock.getsockname())
+        self.peer = _address(sock.getpeername())
         self._handler: StreamHandler | None = None
         self._queue: deque[memoryview | Slice] = deque()
         self.unsent_bytes = 0

@@ -20,18 +20,6 @@ What is not listed here is neither served nor advertised.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-_DATA = (
-    "produce fetch list_offsets offset_for_leader_epoch delete_records init_producer_id describe_producers "
-    "describe_log_dirs"
-)
-_LANDED = [
-    "".join(word.capitalize() for word in module.split("_"))
-    for module in _DATA.split()
-    if find_spec(f"{__name__}.{module}") is not None
-]
-
 SERVED: dict[str, frozenset[str]] = {
     "broker": frozenset(
         [
@@ -40,20 +28,27 @@ SERVED: dict[str, frozenset[str]] = {
             "ApiVersions",
             "CreatePartitions",
             "CreateTopics",
+            "DeleteRecords",
             "DeleteTopics",
             "DescribeCluster",
             "DescribeConfigs",
+            "DescribeLogDirs",
+            "DescribeProducers",
             "DescribeQuorum",
             "DescribeTopicPartitions",
             "ElectLeaders",
+            "Fetch",
             "FindCoordinator",
             "IncrementalAlterConfigs",
+            "InitProducerId",
             "ListConfigResources",
+            "ListOffsets",
             "ListPartitionReassignments",
             "Metadata",
+            "OffsetForLeaderEpoch",
+            "Produce",
             "UnregisterBroker",
             "UpdateFeatures",
-            *_LANDED,
         ]
     ),
     "controller": frozenset(

@@ -65,7 +65,7 @@ def _describe(
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_result(entry, request) for entry in entries if asked is None or entry.name in asked],
+        configs=[_result(entry, request) for entry in entries if not asked or entry.name in asked],
     )
 
 
