@@ -160,7 +160,6 @@ class ScriptWriter:
         self.now_ms = START_MS
         self.end_offset = 0
         self.log_start_offset = 0
-        self.offsets: list[int] = []
         self.epochs: dict[int, int] = {}
         self.sequences: dict[int, int] = {}
         self.open: set[int] = set()
@@ -266,9 +265,7 @@ class ScriptWriter:
 
     def _batch(self, data: bytes, count: int) -> None:
         self.lines.append(f"append {data.hex()}")
-        self.offsets += range(self.end_offset, self.end_offset + count)
-        # A gap, as a follower sees it where its leader has compacted.
-        self.end_offset += count + (self.random.randrange(1, 5) if self.random.random() < 0.02 else 0)
+        self.end_offset += count
 
     def _see(self) -> None:
         self.lines.append(f"high-watermark {self.end_offset}")
@@ -288,12 +285,9 @@ class ScriptWriter:
         self.lines.append("expire")
 
     def _move_start(self) -> None:
-        # To a record, not into a gap: Kafka would go on to the record behind it when it looks for what is stable.
-        offsets = [offset for offset in self.offsets if offset >= self.log_start_offset]
-        if offsets:
-            self._see()
-            self.log_start_offset = self.random.choice(offsets)
-            self.lines.append(f"log-start {self.log_start_offset}")
+        self._see()
+        self.log_start_offset = self.random.randrange(self.log_start_offset, self.end_offset + 1)
+        self.lines.append(f"log-start {self.log_start_offset}")
 
     def _retain(self) -> None:
         self.lines.append("retain")

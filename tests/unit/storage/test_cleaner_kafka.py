@@ -1,7 +1,7 @@
 """The cleaner beside Kafka's own: the same log, the same clock, the same commands, and the files compared.
 
 `CleanerOracle.java` drives Kafka's `UnifiedLog`, `LogCleanerManager` and `Cleaner`. Every script is random from its
-seed: plain, idempotent and transactional producers, tombstones, aborts, gaps, restarts, dedupe buffers of all sizes.
+seed: plain, idempotent and transactional producers, tombstones, aborts, restarts, dedupe buffers of all sizes.
 """
 
 from __future__ import annotations
