@@ -121,7 +121,9 @@ class Cleaning:
         yield from self._build_map()
         stats.map_done_ms = self._world.clock.monotonic_ms()
         self.end_offset = max(self.end_offset, self._map.end_offset)
-        yield None
+        # Later records and markers decide which ones go. They must be durable first: a power cut that takes them would
+        # otherwise leave neither the new value of a key nor the old.
+        yield self.log.plan_flush()
         transactions = CleanedTransactions()
         groups = group_segments(
             self._segments(0, self.end_offset),

@@ -8,9 +8,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.config import LogConfig
-from ottla.records import build_batch
+from ottla.records import Row, build_batch
 from ottla.sim import SimulatedCrash, VirtualClock, VirtualDisk
 from ottla.storage import Isolation, Log, LogManager
+from ottla.storage.cleaner_manager import CleanerManager
 from ottla.types import TopicPartition, Uuid
 from ottla.world import World
 from tests.support.log_model import StoredBatch
@@ -31,9 +32,12 @@ class Node:
         self.config = LogConfig().with_topic({name.replace("_", "."): value for name, value in settings.items()})
         self.manager = self._start()
 
+    @property
+    def world(self) -> World:
+        return World(clock=self.clock, disk=self.disk, random=self.chance)
+
     def _start(self) -> LogManager:
-        world = World(clock=self.clock, disk=self.disk, random=self.chance)
-        manager = LogManager(world, ["/srv/data"], config_of=lambda topic: self.config)
+        manager = LogManager(self.world, ["/srv/data"], config_of=lambda topic: self.config)
         manager.start()
         return manager
 
@@ -59,16 +63,20 @@ class Node:
         file.sync()
         file.close()
 
-    def offsets(self) -> list[int]:
-        found: list[int] = []
+    def rows(self) -> list[Row]:
+        found: list[Row] = []
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
             read = self.log.read(offset, bytes_max=1, isolation=Isolation.LOG_END)
-            assert read.slice is not None
+            if read.slice is None:
+                break
             batch = StoredBatch(read.slice.read())
-            found += [row[0] for row in batch.rows]
+            found += batch.rows
             offset = batch.next_offset
         return found
+
+    def offsets(self) -> list[int]:
+        return [row[0] for row in self.rows()]
 
 
 def test_a_power_cut_took_a_new_log_directory_with_all_its_flushed_logs() -> None:
@@ -251,3 +259,21 @@ def test_a_crash_while_segments_were_truncated_left_a_hole() -> None:
         node.chance.keeps_names = True
         node.cut_power()
         assert node.offsets() == list(range(node.log.log_end_offset)), f"after {nth} renames"
+
+
+def test_a_power_cut_after_compaction_left_neither_the_new_value_of_a_key_nor_the_old() -> None:
+    """The new one was in a segment that nobody had flushed, while the old one was gone for good."""
+    node = Node(cleanup_policy="compact", min_cleanable_dirty_ratio=0.01, internal_segment_bytes=200)
+    node.create()
+    node.append(size=100)
+    node.log.flush()
+    for _ in range(2):  # each in a segment of its own, which compaction does not join
+        node.append(size=100)
+    old = node.log.segments.first
+    cleaner = CleanerManager(node.world, node.manager.directories, node.manager.logs)
+    while node.log.segments.first is old:
+        step = cleaner.step()
+        if step.sync is not None:
+            step.sync.run()
+    node.cut_power()
+    assert b"k0" in {row[2] for row in node.rows()}
