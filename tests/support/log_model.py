@@ -313,7 +313,8 @@ class PartitionModel:
     def cleaned(self, offsets: set[int]) -> None:
         """A compaction has come to its end, and these are the records that are left."""
         for stored in self.from_offset(self.start):
-            self.removed.update(row[0] for row in stored.rows if row[0] not in offsets and row[0] < self.clean_bound)
+            inside = range(self.start, self.clean_bound)
+            self.removed.update(row[0] for row in stored.rows if row[0] in inside and row[0] not in offsets)
 
     # Recovery
 
