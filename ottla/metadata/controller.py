@@ -281,7 +281,10 @@ class Controller:
         heartbeats = Heartbeats(self._world.clock, config.broker_session_timeout_ms)
         for broker in state.brokers.brokers.values():
             heartbeats.register(broker.id, is_fenced=broker.is_fenced)
-            if not broker.is_fenced:
+            # This node's own broker is this process, which holds the lock on its directories: an earlier life of it is
+            # over for certain, and the new one need not wait for a session to end that nobody keeps up.
+            is_own = broker.id == config.node_id and config.is_broker
+            if not broker.is_fenced and not is_own:
                 heartbeats.contact(broker.id, broker.epoch)
         state.brokers.heartbeats = heartbeats
         self._submit("completeActivation", self._activate).add_done_callback(self._on_activated)

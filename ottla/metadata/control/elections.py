@@ -160,7 +160,7 @@ class Elections:
         return self._update(self._topics.in_isr[broker_id], gone=broker_id)
 
     def without_registration(self, broker_id: int) -> list[VersionedRecord]:
-        """It is unregistered: it leaves every ISR, and is eligible nowhere."""
+        """It is unregistered: it leaves every ISR. Where it is eligible it stays so, should it ever return."""
         return self.without_broker(broker_id) + self._update(self._topics.in_elr[broker_id], gone=broker_id)
 
     def without_unclean_broker(self, broker_id: int) -> list[VersionedRecord]:
