@@ -6,6 +6,7 @@ The front door is light: handlers are imported when the first request of their A
 from ottla.server.broker import Broker, ControllerLink
 from ottla.server.context import CloseConnection, Connection, RequestContext
 from ottla.server.dispatch import Dispatcher, Route
+from ottla.server.exposition import MetricsServer
 from ottla.server.fetch_session import FetchSessions
 from ottla.server.metrics import Metrics
 from ottla.server.session import Session
@@ -19,6 +20,7 @@ __all__ = [
     "Dispatcher",
     "FetchSessions",
     "Metrics",
+    "MetricsServer",
     "RequestContext",
     "Route",
     "Session",

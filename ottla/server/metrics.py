@@ -193,7 +193,7 @@ class _Page:
         out = []
         for (name, kind), lines in self._lines.items():
             out.append(f"# TYPE {name} {kind}\n")
-            out.extend(f"{line} {value:.17g}\n" for line, value in lines.items())
+            out.extend(f"{line} {value}\n" for line, value in lines.items())
         return "".join(out)
 
 
