@@ -7,10 +7,11 @@ Called by the handler of DescribeConfigs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker.synonyms import broker_synonyms
@@ -65,24 +66,29 @@ class ConfigEntry:
 
 def describe_topic(overrides: Mapping[str, str], broker: DynamicConfig) -> list[ConfigEntry]:
     """A topic's settings; `overrides` are its own. By name."""
+    entries = _memory(broker).topic
+    if not overrides:
+        return list(entries.values())
     config = broker.current.log_config().with_topic(overrides)
-    entries = []
-    for name, setting in LogConfig.topic_settings.items():
-        if setting.internal and name not in overrides:
-            continue
+    described = dict(entries)
+    for name in overrides:
+        setting = LogConfig.topic_settings[name]
+        below = entries[name].synonyms if name in entries else ()
         value = spell(config.value_of(setting.name))
-        synonyms = _with_override(name, value, ConfigSource.TOPIC, overrides, _broker_values(setting.name, broker))
-        entries.append(_entry(name, value, synonyms, setting))
-    return sorted(entries, key=_by_name)
+        described[name] = _entry(name, value, [ConfigSynonym(name, value, ConfigSource.TOPIC), *below], setting)
+    return sorted(described.values(), key=_by_name)
 
 
 def describe_broker(broker: DynamicConfig) -> list[ConfigEntry]:
     """All settings of a broker, with the names that are not Kafka's but were given. By name."""
-    current = broker.current
-    shown = {name: spell(current.value_of(name)) for name, one in current.settings.items() if not one.internal}
-    for name, given in current.originals.items():
-        shown.setdefault(name, given)
-    return [_broker_entry(name, shown[name], _broker_values(name, broker)) for name in sorted(shown)]
+    memory = _memory(broker)
+    if not memory.broker:
+        current = broker.current
+        shown = {name: spell(current.value_of(name)) for name, one in current.settings.items() if not one.internal}
+        for name, given in current.originals.items():
+            shown.setdefault(name, given)
+        memory.broker = [_broker_entry(name, shown[name], _broker_values(name, broker)) for name in sorted(shown)]
+    return list(memory.broker)
 
 
 def describe_broker_defaults(broker: DynamicConfig) -> list[ConfigEntry]:
@@ -117,6 +123,31 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
         synonyms = _with_override(name, value, ConfigSource.CLIENT_METRICS, overrides, [])
         entries.append(_entry(name, value, synonyms, setting))
     return sorted(entries, key=_by_name)
+
+
+class _Memory:
+    """What was described of a `DynamicConfig`, which never changes: a topic that is created is described each time."""
+
+    def __init__(self, broker: DynamicConfig) -> None:
+        defaults = broker.current.log_config()
+        entries = [
+            _entry(name, spell(defaults.value_of(setting.name)), _broker_values(setting.name, broker), setting)
+            for name, setting in LogConfig.topic_settings.items()
+            if not setting.internal
+        ]
+        self.topic = {entry.name: entry for entry in sorted(entries, key=_by_name)}
+        """Of a topic without overrides, by name."""
+        self.broker: list[ConfigEntry] = []
+
+
+_MEMORIES: WeakKeyDictionary[DynamicConfig, _Memory] = WeakKeyDictionary()
+
+
+def _memory(broker: DynamicConfig) -> _Memory:
+    memory = _MEMORIES.get(broker)
+    if memory is None:
+        memory = _MEMORIES[broker] = _Memory(broker)
+    return memory
 
 
 def _by_name(entry: ConfigEntry) -> str:
@@ -161,22 +192,22 @@ def _broker_entry(name: str, value: str | None, synonyms: list[ConfigSynonym]) -
 def _broker_values(name: str, broker: DynamicConfig) -> list[ConfigSynonym]:
     """Every value there is for a broker's setting, the strongest first."""
     hidden = _is_sensitive(name)
+    synonyms = broker_synonyms(name)
+    places = (
+        (ConfigSource.DYNAMIC_BROKER, broker.own),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.cluster),
+        (ConfigSource.STATIC_BROKER, broker.static.originals),
+        (ConfigSource.DEFAULT, _DEFAULTS),
+    )
     found = [
         ConfigSynonym(synonym, None if hidden else values[synonym], source)
-        for source, values in _places(broker)
-        for synonym in broker_synonyms(name)
+        for source, values in places
+        for synonym in synonyms
         if synonym in values
     ]
     # What stands before the setting's own name belongs to a stronger synonym, which is described by itself.
     first = next((index for index, one in enumerate(found) if one.name == name), len(found))
     return found[first:]
-
-
-def _places(broker: DynamicConfig) -> Iterator[tuple[ConfigSource, Mapping[str, str]]]:
-    yield ConfigSource.DYNAMIC_BROKER, broker.own
-    yield ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.cluster
-    yield ConfigSource.STATIC_BROKER, broker.static.originals
-    yield ConfigSource.DEFAULT, _DEFAULTS
 
 
 _DEFAULTS: dict[str, str] = {

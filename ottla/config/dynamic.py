@@ -77,10 +77,8 @@ class DynamicConfig:
         self.own = self._usable(own or {}, per_broker=True)
         try:
             self.current = static.with_dynamic(self.cluster, self.own)
-        except InvalidConfig as error:
-            # Each value is right by itself, and together with the file they are not: the file alone is.
-            self.ignored.update(dict.fromkeys([*self.cluster, *self.own], str(error)))
-            self.current = static
+        except InvalidConfig:
+            self.current = self._leave_out()
 
     def _usable(self, values: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
         usable = {}
@@ -93,6 +91,21 @@ class DynamicConfig:
             else:
                 usable[name] = value
         return usable
+
+    def _leave_out(self) -> BrokerConfig:
+        """Each value is right by itself, and together they are not: leave out those that do not go with the rest."""
+        current = self.static
+        kept: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        for place, values in zip(kept, (self.cluster, self.own), strict=True):
+            for name, value in values.items():
+                place[name] = value
+                try:
+                    current = self.static.with_dynamic(*kept)
+                except InvalidConfig as error:
+                    del place[name]
+                    self.ignored[name] = str(error)
+        self.cluster, self.own = kept
+        return current
 
 
 def validate_dynamic(values: Mapping[str, str], broker: DynamicConfig, *, per_broker: bool) -> None:

@@ -71,6 +71,7 @@ class BrokerConfig(
         super().__init__(given)
 
     def _derive(self) -> None:
+        self._log_config: LogConfig | None = None
         self.roles = frozenset(self.process_roles)
         self.log_dir_list = list(self.log_dirs if self.log_dirs is not None else self.log_dir)
         self.metadata_dir = self.metadata_log_dir or self.log_dir_list[0]
@@ -136,7 +137,12 @@ class BrokerConfig(
         return self.log_flush_interval_ms
 
     def log_config(self) -> LogConfig:
-        """The defaults that this node gives to topics."""
+        """The defaults that this node gives to topics; the same table each time, because neither changes."""
+        if self._log_config is None:
+            self._log_config = self._make_log_config()
+        return self._log_config
+
+    def _make_log_config(self) -> LogConfig:
         values = {name: self.value_of(name) for name in LogConfig.settings if name in self.settings}
         values["log.retention.ms"] = self.retention_ms
         values["log.roll.ms"] = self.roll_ms

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import re
 from typing import Any
 
 import pytest
@@ -185,10 +184,20 @@ def test_what_is_wrong_in_the_metadata_log_is_left_out_and_named() -> None:
     assert "Not a number" in broker.ignored["message.max.bytes"]
 
 
-def test_values_that_contradict_the_file_leave_the_file_alone_in_force() -> None:
-    broker = DynamicConfig(BROKER, {"log.cleaner.dedupe.buffer.size": "1000", "message.max.bytes": "5"})
-    assert broker.current is BROKER
-    assert re.search("at least 1MB", broker.ignored["message.max.bytes"])
+def test_a_value_that_does_not_go_with_the_others_is_left_out_alone() -> None:
+    broker = DynamicConfig(
+        BROKER, {"log.cleaner.dedupe.buffer.size": "1000", "message.max.bytes": "5"}, {"log.cleaner.threads": "4"}
+    )
+    assert (broker.current.message_max_bytes, broker.current.log_cleaner_threads) == (5, 4)
+    assert broker.cluster == {"message.max.bytes": "5"}
+    assert list(broker.ignored) == ["log.cleaner.dedupe.buffer.size"]
+    assert "at least 1MB" in broker.ignored["log.cleaner.dedupe.buffer.size"]
+
+
+def test_a_change_is_described_anew() -> None:
+    first = {entry.name: entry.value for entry in describe_topic({}, BEFORE)}
+    second = {entry.name: entry.value for entry in describe_topic({}, AFTER)}
+    assert (first["max.message.bytes"], second["max.message.bytes"]) == ("1048588", "3000000")
 
 
 def test_a_listener_s_protocol_cannot_change_under_its_clients() -> None:
