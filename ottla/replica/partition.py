@@ -251,7 +251,10 @@ class Partition:
             verification_guard=verification_guard,
             transaction_version=transaction_version,
         )
-        self.advance_high_watermark()
+        if self._is_alone:
+            log.advance_high_watermark_to_end()
+        else:
+            self.advance_high_watermark()
         if self.waiters:
             self._all_waiters.touch(self)
         return info
@@ -264,14 +267,15 @@ class Partition:
         log = self.log
         if log is None:
             return False
+        if self._is_alone:
+            return log.advance_high_watermark_to_end()
+        if self.is_under_min_isr:
+            return False
         end_offset = log.log_end_offset
-        if not self._is_alone:
-            if self.is_under_min_isr:
-                return False
-            for replica in self.isr:
-                follower = self.followers.get(replica)
-                if follower is not None and follower.log_end_offset < end_offset:
-                    end_offset = follower.log_end_offset
+        for replica in self.isr:
+            follower = self.followers.get(replica)
+            if follower is not None and follower.log_end_offset < end_offset:
+                end_offset = follower.log_end_offset
         return log.advance_high_watermark(end_offset)
 
     def record_fetch(self, replica_id: int, *, fetch_offset: int, log_start_offset: int) -> None:

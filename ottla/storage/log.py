@@ -28,7 +28,7 @@ from ottla.errors import (
     OffsetOutOfRange,
     RecordListTooLarge,
 )
-from ottla.records import NO_TIMESTAMP, Batch, batches
+from ottla.records import CRC_START, HEADER_SIZE, MAGIC, NO_TIMESTAMP, Batch, Codec, batches, crc32c, restamp
 from ottla.storage import names
 from ottla.storage.batch_file import FileSlice
 from ottla.storage.chores import Chores, SyncPlan
@@ -45,7 +45,7 @@ from ottla.storage.segments import Segments
 from ottla.storage.split import split_segment
 from ottla.storage.swap import remove_later, retire_segments, swap_in
 from ottla.storage.transaction_index import AbortedTxn
-from ottla.storage.validator import AppendOrigin, accept, check_batch, only_batch
+from ottla.storage.validator import AppendOrigin, accept, check_batch, needs_no_records, only_batch
 from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.world import World
 
@@ -142,6 +142,9 @@ class Log:
         self.last_flushed_ms = world.clock.now_ms()
         self._high_watermark = OffsetMetadata(self.log_start_offset)
         self._first_unstable: OffsetMetadata | None = None
+        self._judged_config: LogConfig | None = None
+        self._is_plain = False
+        """Whether `_judged_config` takes batches as they come, and only their headers matter."""
         self.is_closed = False
         self._begun_count = 1  # segments that were begun, the first perhaps by whoever opened the log
         self._named_count = 0  # how many of them have durable names
@@ -210,6 +213,18 @@ class Log:
         self._set_high_watermark(self.end if offset == self.log_end_offset else OffsetMetadata(offset))
         return True
 
+    def advance_high_watermark_to_end(self) -> bool:
+        """As `advance_high_watermark`, for a log that has no other replicas: its end is what everybody has."""
+        end_offset = self.log_end_offset
+        if end_offset <= self._high_watermark.offset:
+            return False
+        if self._first_unstable is not None or self.producers.has_transactions:
+            self._set_high_watermark(self.end)
+        else:
+            # Its place is the log's end for as long as both are the same, and is looked up when somebody reads.
+            self._high_watermark = OffsetMetadata(end_offset)
+        return True
+
     def _set_high_watermark(self, value: OffsetMetadata) -> None:
         if value.offset < self._high_watermark.offset:
             log.warning(
@@ -236,6 +251,8 @@ class Log:
         """The same offset with its place in the files, where it has one."""
         if not value.is_offset_only:
             return value
+        if value.offset == self.log_end_offset:
+            return self.end
         try:
             return self._read(value.offset, bytes_max=1, end=self.end, at_least_one=False).start
         except OffsetOutOfRange:
@@ -279,9 +296,13 @@ class Log:
         `RAFT_LEADER` batches come with their offsets and epoch set, and there may be several.
         """
         self._check_usable()
-        view = memoryview(data)
+        view = data if isinstance(data, memoryview) else memoryview(data)
         if origin is AppendOrigin.RAFT_LEADER:
             return self._append_given(view, leader_epoch=leader_epoch, origin=origin)
+        if origin is AppendOrigin.CLIENT:
+            info = self._append_plain(view, leader_epoch)
+            if info is not None:
+                return info
         batch = only_batch(view, self.partition)
         if batch is None:
             return AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0)
@@ -307,6 +328,65 @@ class Log:
             verification_guard=verification_guard,
             transaction_version=transaction_version,
         )
+
+    def _append_plain(self, view: memoryview, leader_epoch: int) -> AppendInfo | None:
+        """Append the everyday batch: whole, sound and taken as it is, of no producer or the next one of a known one.
+
+        None when it is any other; nothing has changed then, and the long way does it or says what is wrong. This is
+        every rule of the long way once more, in the order of how cheap it is to be sure; the tests hold the two side by
+        side. It halves the time of an append.
+        """
+        config = self.config
+        if config is not self._judged_config:
+            self._judged_config = config
+            self._is_plain = needs_no_records(config)
+        if not self._is_plain or view.readonly or len(view) < HEADER_SIZE:
+            return None
+        batch = Batch(view, 0)
+        size = batch.size
+        count = batch.record_count
+        max_timestamp = batch.max_timestamp
+        now_ms = self._world.clock.now_ms()
+        if (
+            size != len(view)
+            or batch.magic != MAGIC
+            or batch.base_offset != 0
+            or not 0 <= batch.attributes <= Codec.ZSTD  # no bit but the codec's
+            or count <= 0
+            or batch.last_offset_delta != count - 1
+            or size > config.max_message_bytes
+            or max_timestamp - now_ms > config.message_timestamp_after_max_ms
+            or leader_epoch != self.epochs.latest_epoch
+            or crc32c(view[CRC_START:]) != batch.crc
+        ):
+            return None
+        segment = self.segments.active
+        base_offset = self.log_end_offset
+        end_offset = base_offset + count
+        if size > config.segment_size_max or segment.should_roll(
+            config, size=size, max_timestamp=max_timestamp, last_offset=end_offset - 1, now_ms=now_ms
+        ):
+            return None
+        batch.base_offset = base_offset
+        batch.leader_epoch = leader_epoch
+        entry = metadata = None
+        if batch.producer_id >= 0:
+            entry = self.producers.producers.get(batch.producer_id)
+            metadata = None if entry is None or batch.base_sequence < 0 else self.producers.next_of(entry, batch)
+            if metadata is None:
+                return None
+        restamp(view, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+        try:
+            segment.append(view, (batch,))
+            self._batches_end = self.log_end_offset = end_offset
+            if entry is not None and metadata is not None:
+                entry.add_batch(batch.producer_epoch, metadata)
+            self.producers.map_end_offset = end_offset
+            if end_offset - self.recovery_point >= config.flush_messages:
+                self.flush()
+        except OSError as error:
+            self.log_dir.fail(f"appending records to {self.partition}", error)
+        return AppendInfo(base_offset, end_offset - 1, max_timestamp, NO_TIMESTAMP, self.log_start_offset, size)
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int) -> AppendInfo:
         """Append batches as they came from the leader, offsets and epochs and all.

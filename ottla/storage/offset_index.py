@@ -40,7 +40,8 @@ class OffsetIndex(SparseIndex):
 
     @property
     def is_full(self) -> bool:
-        return self.entry_count >= self.entry_count_max
+        # Asked at every append, so without a detour over other properties.
+        return self._written + (len(self._pending) >> 3) >= self.bytes_max >> 3
 
     def entry_at(self, slot: int) -> OffsetPosition:
         relative, position = self.raw(slot)

@@ -112,6 +112,11 @@ class ProducerStateManager:
         return undecided if undecided.offset < unreplicated.offset else unreplicated
 
     @property
+    def has_transactions(self) -> bool:
+        """Whether any transaction holds the last stable offset back, or did until the high watermark moves."""
+        return bool(self._ongoing or self._unreplicated)
+
+    @property
     def first_undecided_offset(self) -> int | None:
         """Where the first open transaction begins, whatever is replicated."""
         return next(iter(self._ongoing)) if self._ongoing else None
@@ -166,14 +171,14 @@ class ProducerStateManager:
             batch = batches[0]
             entry = self.producers.get(batch.producer_id)
             if entry is not None:
-                metadata = self._next_of(entry, batch)
+                metadata = self.next_of(entry, batch)
                 if metadata is not None:
                     return ProducerUpdate(entry, metadata)
         return self._analyze_fully(
             batches, origin, segment_base_offset, position, verification_guard, transaction_version
         )
 
-    def _next_of(self, entry: ProducerStateEntry, batch: Batch) -> BatchMetadata | None:
+    def next_of(self, entry: ProducerStateEntry, batch: Batch) -> BatchMetadata | None:
         """A client's batch, if it is the next of a known producer, inside or outside of a transaction as before."""
         known = entry.batches
         if not known or batch.producer_epoch != entry.producer_epoch or batch.is_control:

@@ -195,7 +195,8 @@ class Segment:
 
     def append(self, data: Buffer, batches: Sequence[Batch]) -> None:
         """Write whole batches at the end. `batches` are the headers of what `data` holds, in order."""
-        last_offset = batches[-1].last_offset
+        last = batches[-1]
+        last_offset = last.base_offset + last.last_offset_delta
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             raise SegmentOverflow(self, last_offset)
         position = self.size
@@ -346,7 +347,9 @@ class Segment:
         """Add entries for a batch if it is due one: the same rule for a batch appended and for one found."""
         maximum = self._max_timestamp or self.max_timestamp
         if batch.max_timestamp > maximum[0]:
-            self._max_timestamp = maximum = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            self._max_timestamp = maximum = TimestampOffset(
+                batch.max_timestamp, batch.base_offset + batch.last_offset_delta
+            )
         if self._bytes_since_entry > self._index_interval_bytes:
             self.offset_index.append(batch.last_offset, position)
             self.time_index.append(*maximum)

@@ -42,7 +42,7 @@ class TimeIndex(SparseIndex):
     @property
     def is_full(self) -> bool:
         """One slot is kept for the entry that closes the segment."""
-        return self.entry_count >= self.entry_count_max - 1
+        return self._written + len(self._pending) // 12 >= self.bytes_max // 12 - 1
 
     def entry_at(self, slot: int) -> TimestampOffset:
         timestamp, relative = self.raw(slot)

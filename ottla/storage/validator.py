@@ -200,6 +200,16 @@ def accept(
     return data, batch
 
 
+def needs_no_records(config: LogConfig) -> bool:
+    """Whether these settings leave a batch as it came and never look at its records, its times being in order."""
+    return (
+        config.compression_type == "producer"
+        and not config.is_compacted
+        and not config.is_append_time
+        and config.message_timestamp_before_max_ms == LONG_MAX
+    )
+
+
 def _needs_records(batch: Batch, config: LogConfig, now_ms: int) -> bool:
     if config.is_compacted or batch.attributes & TIMESTAMP_TYPE_BIT:
         return True

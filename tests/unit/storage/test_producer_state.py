@@ -119,7 +119,7 @@ def test_the_short_way_of_a_common_append_ends_where_the_long_way_does(
     (tmp_path / "short").mkdir()
     writer = ScriptWriter(ProducerLog(tmp_path / "short"), seed)
     writer.write(200)
-    monkeypatch.setattr(ProducerStateManager, "_next_of", lambda *_: None)
+    monkeypatch.setattr(ProducerStateManager, "next_of", lambda *_: None)
     (tmp_path / "long").mkdir()
     log = ProducerLog(tmp_path / "long")
     for line, answer in zip(writer.commands, writer.answers, strict=True):
