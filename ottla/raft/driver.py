@@ -81,6 +81,7 @@ class RaftNode:
         self._leadership: tuple[int, int] | None = None
         """The epoch that this node leads and where it begins, once listeners may know."""
         self._sync_task: Task[None] | None = None
+        self._is_electing = False
         self._is_sync_asked = False
         self._is_maintenance_due = False
         self._is_snapshot_under_way = False
@@ -88,6 +89,7 @@ class RaftNode:
         self._timers: dict[str, Timer] = {}
         self._waiting: list[Promise[None]] = []
         self._is_started = False
+        self._is_stopping = False
         self._is_stopped = False
         self.failure: BaseException | None = None
         """Why nothing can be written any more, once that is so."""
@@ -157,10 +159,10 @@ class RaftNode:
 
     async def stop(self) -> None:
         """Commit what was appended, tell listeners that this node leads no more, and close the files."""
-        if not self._is_started or self._is_stopped:
+        if not self._is_started or self._is_stopping:
             return
-        for timer in self._timers.values():
-            timer.cancel()
+        self._is_stopping = True
+        self._cancel_timers()
         await self._until(lambda: self._is_idle and not self._is_snapshot_under_way)
         self._is_stopped = True
         self._append_epoch = None
@@ -176,8 +178,8 @@ class RaftNode:
 
     @property
     def _is_idle(self) -> bool:
-        """Whether everything that was appended is on the device."""
-        return not self._is_sync_asked and self._sync_task is None
+        """Whether no election is under way and everything that was appended is on the device."""
+        return not self._is_electing and not self._is_sync_asked and self._sync_task is None
 
     async def _until(self, is_reached: Callable[[], bool]) -> None:
         """Wait for something that `_wake` is called after, or for a failure."""
@@ -286,12 +288,15 @@ class RaftNode:
     # Carrying out
 
     async def _carry_out(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            try:
+        self._is_electing = True
+        try:
+            for effect in effects:
                 await self._do(effect)
-            except (OSError, KafkaStorageError) as error:
-                self._fail(error)
-                return
+        except (OSError, KafkaStorageError) as error:
+            self._fail(error)
+        finally:
+            self._is_electing = False
+            self._wake()
 
     async def _do(self, effect: Effect) -> None:
         match effect:
@@ -321,8 +326,9 @@ class RaftNode:
                 log.info("%s Resigned from epoch %d", self._subject, epoch)
                 self._tell_resigned()
             case AwaitElection():
-                delay_ms = self._config.controller_quorum_election_timeout_ms
-                self._set_timer("election", delay_ms, self._on_election_timeout)
+                if not self._is_stopping:
+                    delay_ms = self._config.controller_quorum_election_timeout_ms
+                    self._set_timer("election", delay_ms, self._on_election_timeout)
             case Commit(high_watermark):
                 self._commit(high_watermark)
             case _:
@@ -330,18 +336,28 @@ class RaftNode:
 
     def resign(self, reason: str) -> None:
         """Give up leadership; an election follows after an election timeout."""
-        if not self.is_leader:
+        if not self.is_leader or self._is_electing:
             return
         log.info("%s Resigning from epoch %d: %s", self._subject, self.epoch, reason)
         self._append_epoch = None
-        self._tasks.spawn(self._carry_out(self._core.resign()), "raft-resign")
+        self._begin_carrying_out(self._core.resign(), "raft-resign")
 
     def _on_election_timeout(self) -> None:
-        if self.failure is None and not self._is_stopped:
-            self._tasks.spawn(self._carry_out(self._core.on_election_timeout()), "raft-election")
+        if self.failure is None and not self._is_stopping:
+            self._begin_carrying_out(self._core.on_election_timeout(), "raft-election")
+
+    def _begin_carrying_out(self, effects: list[Effect], name: str) -> None:
+        assert not self._is_electing, "one change of leadership after the other"
+        self._is_electing = True
+        self._tasks.spawn(self._carry_out(effects), name)
 
     def _set_timer(self, name: str, delay_ms: int, call: Callable[[], object]) -> None:
         self._timers[name] = self._tasks.later(delay_ms, call)
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
     def _fail(self, error: BaseException) -> None:
         """The device or a listener has failed: what is in memory and what is on disk may differ, so it ends here."""
@@ -350,8 +366,7 @@ class RaftNode:
         self.failure = error
         log.error("%s The metadata log cannot be used any more", self._subject, exc_info=error)
         self._append_epoch = None
-        for timer in self._timers.values():
-            timer.cancel()
+        self._cancel_timers()
         if self._core.resign():
             self._tell_resigned()
         self._log.abandon()

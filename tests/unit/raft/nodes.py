@@ -48,18 +48,24 @@ class Machine:
         world = node_world(self.network, self.host, self.clock, self.disk, life, f"{self.seed} life {self.life_count}")
         return self._run(world, life, main)
 
+    def close(self) -> None:
+        """Forget what dead nodes have left unfinished."""
+        self.loop.close()
+
     def _run(
         self, world: VirtualNodeWorld, life: Life, main: Callable[[NodeWorld], Coroutine[Any, Any, T]]
     ) -> T | None:
         task = self.loop.create_task(main(world), context=life.context.copy())
         life.tasks.append(task)
         self.loop.run_until(lambda: task.done() or life.is_over)
-        died = life.is_over
-        if not died:
-            life.tasks.remove(task)
-            life.end()
-            self.disk.process_crash()  # the system lives on, with everything that was written
-        return None if died else task.result()
+        if life.is_over:
+            if task.done() and not task.cancelled():
+                task.exception()  # the death itself
+            return None
+        life.tasks.remove(task)
+        life.end()
+        self.disk.process_crash()  # the system lives on, with everything that was written
+        return task.result()
 
 
 class Recorder:
