@@ -1,0 +1,169 @@
+"""Kafka's own classes decide as ours do: thousands of random partitions in random trouble.
+
+`PartitionChanges.java` puts the questions to them; one process answers all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.metadata import LeaderRecoveryState, MetadataVersion, PartitionImage
+from ottla.metadata.control.partition_change import Election, PartitionChanger
+from ottla.types import Uuid
+from ottla.wire.json_form import to_json
+from tests.support.kafka import run_java
+
+pytestmark = pytest.mark.java
+
+QUESTIONER = Path(__file__).with_name("PartitionChanges.java")
+CASE_COUNT = 6000
+
+
+def uuid(number: int) -> Uuid:
+    return Uuid((7).to_bytes(8, "big") + number.to_bytes(8, "big"))
+
+
+def text(ids: Collection[int]) -> str:
+    return ",".join(str(one) for one in ids) or "-"
+
+
+def some(chance: Random, ids: Collection[int], likely: float = 0.5) -> list[int]:
+    return [one for one in ids if chance.random() < likely]
+
+
+class Case:
+    """A partition, and what is to become of it. `None` leaves a part as it is."""
+
+    def __init__(self, chance: Random) -> None:
+        self.replicas = chance.sample(range(1, 7), chance.randint(1, 5))
+        self.isr = some(chance, self.replicas, 0.6)
+        rest = [one for one in self.replicas if one not in self.isr]
+        self.has_elr = chance.random() < 0.7
+        self.elr = sorted(some(chance, rest)) if self.has_elr else []
+        self.leader = chance.choice([*self.isr, -1]) if self.isr else -1
+        self.last_known = [chance.choice(self.replicas)] if self.has_elr and chance.random() < 0.4 else []
+        self.recovery = chance.choice([0, 0, 0, 1])
+        is_moving = chance.random() < 0.3
+        self.adding = sorted(some(chance, self.replicas, 0.3)) if is_moving else []
+        self.removing = [one for one in sorted(self.replicas) if is_moving and one not in self.adding][:1]
+        self.alive = some(chance, range(1, 8), 0.6)
+        self.level = chance.choice([7, 11, 16, 20, 25, 30, 30, 30])
+        self.min_isr = chance.randint(1, 3)
+        self.election = chance.choice(list(Election))
+        self.new_isr = some(chance, self.replicas, 0.6) if chance.random() < 0.6 else None
+        self.new_replicas: list[int] | None = None
+        self.new_adding: list[int] | None = None
+        self.new_removing: list[int] | None = None
+        if chance.random() < 0.3:
+            target = chance.sample(range(1, 8), chance.randint(1, 4))
+            self.new_removing = sorted(set(self.replicas) - set(target))
+            self.new_adding = sorted(set(target) - set(self.replicas))
+            self.new_replicas = [*target, *self.new_removing]
+        self.new_recovery = chance.choice([None, None, 0])
+        self.unclean = [chance.choice(self.replicas)] if chance.random() < 0.2 else None
+        self.moved = [chance.choice(self.replicas)] if chance.random() < 0.2 else None
+        self.directories = [100 + one for one in self.replicas]
+
+    @property
+    def question(self) -> str:
+        def maybe(ids: Collection[int] | None) -> str:
+            return "same" if ids is None else text(ids)
+
+        words = [
+            text(self.replicas),
+            text(self.directories),
+            text(self.isr),
+            str(self.leader),
+            str(self.recovery),
+            text(self.adding),
+            text(self.removing),
+            text(self.elr),
+            text(self.last_known),
+            text(self.alive),
+            str(self.level),
+            str(self.min_isr),
+            str(self.has_elr).lower(),
+            self.election.name,
+            maybe(self.new_isr),
+            maybe(self.new_replicas),
+            maybe(self.new_adding),
+            maybe(self.new_removing),
+            "same" if self.new_recovery is None else str(self.new_recovery),
+            maybe(self.unclean),
+            maybe(self.moved),
+        ]
+        return " ".join(words)
+
+    def answer(self) -> str:
+        partition = PartitionImage(
+            replicas=tuple(self.replicas),
+            directories=tuple(uuid(one) for one in self.directories),
+            isr=tuple(self.isr),
+            leader=self.leader,
+            leader_epoch=3,
+            partition_epoch=4,
+            leader_recovery_state=LeaderRecoveryState(self.recovery),
+            adding=tuple(self.adding),
+            removing=tuple(self.removing),
+            elr=tuple(self.elr),
+            last_known_elr=tuple(self.last_known),
+        )
+        changer = PartitionChanger(
+            partition,
+            uuid(99),
+            5,
+            may_lead=self.alive.__contains__,
+            default_directory=lambda one: uuid(1000 + one),
+            metadata_version=MetadataVersion(self.level),
+            min_isr=self.min_isr,
+            has_elr=self.has_elr,
+        )
+        changer.election = self.election
+        if self.new_isr is not None:
+            changer.isr = self.new_isr
+        if self.new_replicas is not None:
+            changer.replicas = self.new_replicas
+        if self.new_adding is not None:
+            changer.adding = self.new_adding
+        if self.new_removing is not None:
+            changer.removing = self.new_removing
+        if self.new_recovery is not None:
+            changer.recovery_state = LeaderRecoveryState(self.new_recovery)
+        if self.unclean is not None:
+            changer.unclean_shutdown_replicas = self.unclean
+        if self.moved is not None:
+            changer.directories[self.moved[0]] = uuid(2000)
+        built = changer.build()
+        if built is None:
+            return "none"
+        return f"{built.version} {json.dumps(to_json(*built))}"
+
+
+def parsed(answer: str) -> tuple[int, object] | str:
+    version, _, form = answer.partition(" ")
+    return answer if answer == "none" else (int(version), json.loads(form))
+
+
+def test_kafka_changes_random_partitions_as_we_do(tmp_path: Path) -> None:
+    chance = Random(4301)
+    cases = [Case(chance) for _ in range(CASE_COUNT)]
+    # An older metadata.version cannot carry eligible leader replicas: a cluster that has them is newer.
+    cases = [case for case in cases if case.level >= 23 or not case.has_elr]
+    asked, answered = tmp_path / "questions", tmp_path / "answers"
+    asked.write_text("".join(case.question + "\n" for case in cases))
+    run = run_java(str(QUESTIONER), [str(asked), str(answered)])
+    assert run.returncode == 0, run.stderr
+    answers = answered.read_text().splitlines()
+    wrong = [
+        f"{case.question}\n  ours  {case.answer()}\n  Kafka {answer}"
+        for case, answer in zip(cases, answers, strict=True)
+        if parsed(case.answer()) != parsed(answer)
+    ]
+    assert len(cases) > CASE_COUNT / 2
+    assert sum(answer == "none" for answer in answers) < len(cases) / 2, "most cases change something"
+    assert not wrong, f"{len(wrong)} of {len(cases)} differ\n" + "\n".join(wrong[:5])
