@@ -11,10 +11,17 @@ from ottla.config.cleaner import CleanerConfig
 from ottla.config.log import CleanupPolicy, LogConfig
 from ottla.config.properties import MalformedEscape, format_property, read_properties
 from ottla.config.table import ConfigTable, Setting
-from ottla.config.values import ConfigType, Password
+from ottla.config.values import ConfigType, Password, spell
 
 if TYPE_CHECKING:
-    from ottla.config.broker import NOT_ACTED_ON, BrokerConfig, ListenerSpec, Voter, names_without_effect
+    from ottla.config.broker import (
+        NOT_ACTED_ON,
+        BrokerConfig,
+        ListenerSpec,
+        Voter,
+        names_without_effect,
+        start_warnings,
+    )
     from ottla.config.client_metrics import ClientMetricsConfig, parse_match, validate_client_metrics
     from ottla.config.describe import (
         ConfigEntry,
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from ottla.config.topic import validate_topic
 
 _LAZY = {
-    "broker": ("NOT_ACTED_ON", "BrokerConfig", "ListenerSpec", "Voter", "names_without_effect"),
+    "broker": ("NOT_ACTED_ON", "BrokerConfig", "ListenerSpec", "Voter", "names_without_effect", "start_warnings"),
     "client_metrics": ("ClientMetricsConfig", "parse_match", "validate_client_metrics"),
     "describe": (
         "ConfigEntry",
@@ -77,6 +84,8 @@ __all__ = [
     "names_without_effect",
     "parse_match",
     "read_properties",
+    "spell",
+    "start_warnings",
     "validate_client_metrics",
     "validate_dynamic",
     "validate_group",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ottla.config
-from ottla.config import NOT_ACTED_ON, BrokerConfig, ListenerSpec, Voter, names_without_effect
+from ottla.config import NOT_ACTED_ON, BrokerConfig, ListenerSpec, Voter, names_without_effect, start_warnings
 from ottla.config.table import Setting
 from ottla.errors import InvalidConfig
 from tests.support.golden import GOLDEN
@@ -186,6 +186,36 @@ def test_what_has_no_effect_can_be_named() -> None:
         {**MINIMAL, "num.io.threads": "9", "sasl.jaas.config": "x", "my.own": "1", "listener.name.x.ssl.protocol": "y"}
     )
     assert names_without_effect(config) == (["num.io.threads", "sasl.jaas.config"], ["my.own"])
+
+
+def test_a_node_with_nothing_to_say_says_nothing() -> None:
+    assert start_warnings(BrokerConfig({**MINIMAL, "num.partitions": "3"})) == []
+
+
+def test_what_will_not_do_what_was_meant_is_told_in_a_line_each() -> None:
+    broker = {
+        "process.roles": "broker",
+        "listeners": "PLAINTEXT://:9092",
+        "controller.listener.names": "CONTROLLER,OTHER",
+        "controller.quorum.voters": "2@localhost:9093",
+        "broker.heartbeat.interval.ms": "5000",
+        "group.coordinator.rebalance.protocols": "classic",
+        "num.partitions": "3",
+        "ssl.protocol": "TLSv1.3",
+        "my.own": "1",
+    }
+    lines = start_warnings(BrokerConfig({**MINIMAL, **broker}))
+    assert [line.split(" ", 1)[0] for line in lines] == [
+        "These",
+        "These",
+        "broker.heartbeat.interval.ms",
+        "group.coordinator.rebalance.protocols",
+        "controller.listener.names",
+        "These",
+    ]
+    assert lines[0].endswith(": group.coordinator.rebalance.protocols, ssl.protocol")
+    assert lines[1].endswith(": my.own")
+    assert lines[-1].endswith("this node is none: num.partitions")
 
 
 def test_only_settings_can_be_without_effect() -> None:
