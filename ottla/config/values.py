@@ -80,12 +80,15 @@ def _whole(name: str, value: object, bits: int, kind: str) -> int:
     return number
 
 
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fFdD]?)")
+
+
 def double(name: str, value: object) -> float:
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except ValueError:
-            pass  # said below, with the words for every other wrong type
+    """A decimal number, also with Java's `f` or `d` behind it; what only Python reads (`inf`, `1_0`) is refused."""
+    if isinstance(value, str) and (parts := _DOUBLE.fullmatch(value.strip())):
+        return float(parts.group().removesuffix(parts[1]) if parts[1] else parts.group())
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
     raise InvalidConfig(f"Invalid value {value} for configuration {name}: Not a number of type DOUBLE")
 
 

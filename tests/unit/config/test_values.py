@@ -53,6 +53,20 @@ def test_a_number_is_not_any_object(value: object) -> None:
         integer("n", value)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(" 0.5 ", 0.5), ("1", 1.0), ("-.5e3", -500.0), ("2.d", 2.0), ("1E2f", 100.0), ("Infinity", float("inf"))],
+)
+def test_doubles_are_read_as_java_reads_them(text: str, value: float) -> None:
+    assert double("n", text) == value
+
+
+@pytest.mark.parametrize("text", ["", ".", "inf", "nan", "1_0", "1e", "1.2.3", "infinity"])
+def test_what_java_does_not_read_as_a_double_is_refused(text: str) -> None:
+    with pytest.raises(InvalidConfig, match="Not a number of type DOUBLE"):
+        double("n", text)
+
+
 def test_other_types_refuse_what_they_cannot_read() -> None:
     with pytest.raises(InvalidConfig, match="Not a number of type DOUBLE"):
         double("n", "half")
