@@ -2,14 +2,17 @@
 
 Promises: what is known is what is on disk, because every change is written at once, durably. A partition that is no
 longer there is left out of the next write. A file that cannot be read counts as empty: its logs are cleaned from their
-start again, which costs time and nothing else. Called by `cleaner_manager`.
+start again, which costs time and nothing else. A device that fails takes its directory offline and raises nothing:
+whoever called works on more than that. Called by `cleaner_manager`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
+from ottla.errors import KafkaStorageError
 from ottla.storage import names
 from ottla.storage.checkpoint import OffsetCheckpoint
 from ottla.storage.damage import DamagedFile
@@ -30,7 +33,9 @@ class CleanerCheckpoints:
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         for directory in directories:
             if not directory.is_offline:
-                self._offsets[directory.path] = self._read(directory)
+                offsets = self._read(directory)
+                if not directory.is_offline:
+                    self._offsets[directory.path] = offsets
 
     def get(self, directory: LogDir, partition: TopicPartition) -> int | None:
         """The first offset that was not cleaned; None for a log that was never cleaned."""
@@ -65,9 +70,9 @@ class CleanerCheckpoints:
             return self._file(directory).read()
         except DamagedFile as damage:
             log.warning("[LogCleaner] Cleaning the logs of %s from their start: %s", directory.path, damage)
-            return {}
         except OSError as error:
-            directory.fail("reading the cleaner's checkpoint", error)
+            self._fail(directory, "reading", error)
+        return {}
 
     def _change(self, directory: LogDir, partition: TopicPartition, offset: int | None) -> None:
         offsets = self._offsets.get(directory.path)
@@ -79,9 +84,14 @@ class CleanerCheckpoints:
         try:
             self._file(directory).write(kept)
         except OSError as error:
-            self.drop(directory)
-            directory.fail("writing the cleaner's checkpoint", error)
-        self._offsets[directory.path] = kept
+            self._fail(directory, "writing", error)
+        else:
+            self._offsets[directory.path] = kept
+
+    def _fail(self, directory: LogDir, doing: str, error: OSError) -> None:
+        self.drop(directory)
+        with suppress(KafkaStorageError):
+            directory.fail(f"{doing} the cleaner's checkpoint", error)
 
     def _file(self, directory: LogDir) -> OffsetCheckpoint:
         return OffsetCheckpoint(self._disk, f"{directory.path}/{names.CLEANER_CHECKPOINT}")

@@ -165,9 +165,9 @@ class CleanerManager:
                 self._finish(cleaning)
         except CleaningAborted as aborted:
             log.info("[LogCleaner] Aborted the cleaning of %s: %s", cleaning.log.partition, aborted)
-            self._stop()
+            self.stop()
         except KafkaError as error:
-            self._stop()
+            self.stop()
             self._give_up(cleaning.log, error)
             return CleanerStep(self.config.backoff_ms)
         done = cleaning.stats.io_bytes - done_before
@@ -219,7 +219,7 @@ class CleanerManager:
     def abort(self, partition: TopicPartition) -> None:
         """End the run over this log, if it is the one: no file of the run is left when this returns."""
         if self.cleaning == partition:
-            self._stop()
+            self.stop()
 
     def pause(self, partition: TopicPartition) -> None:
         """End the run over this log and begin no other until `resume` was called as often."""
@@ -232,7 +232,8 @@ class CleanerManager:
         if count > 1:
             self._paused[partition] = count - 1
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End the run that is under way, whatever log it is in: the node stops, or the log has become another."""
         cleaning, self._cleaning = self._cleaning, None
         if cleaning is not None and not cleaning.is_done:
             cleaning.abort()
@@ -260,5 +261,5 @@ class CleanerManager:
     def on_failure(self, directory: LogDir) -> None:
         """The directory is offline."""
         if self._cleaning is not None and self._cleaning.log.log_dir is directory:
-            self._stop()
+            self.stop()
         self.checkpoints.drop(directory)

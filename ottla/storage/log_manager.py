@@ -13,13 +13,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ottla.config import CleanupPolicy, LogConfig
+from ottla.config import CleanerConfig, LogConfig
 from ottla.errors import KafkaStorageError, LogDirNotFound
 from ottla.storage import names
 from ottla.storage.atomic_file import directory_of
 from ottla.storage.checkpoint import OffsetCheckpoint
 from ottla.storage.chores import Chores
 from ottla.storage.clean_shutdown import CleanShutdownFile
+from ottla.storage.cleaner_manager import CleanerManager
 from ottla.storage.damage import DamagedFile
 from ottla.storage.loader import load_log
 from ottla.storage.log import Log
@@ -42,8 +43,10 @@ class LogManager:
         *,
         config_of: ConfigOf | None = None,
         producer_config: ProducerStateConfig | None = None,
+        cleaner_config: CleanerConfig | None = None,
     ) -> None:
-        """`config_of` gives a topic's settings; without it every topic has the defaults."""
+        """`config_of` gives a topic's settings; without it every topic has the defaults. Nor is there a `cleaner`
+        without a `cleaner_config`, or with one that disables it."""
         self._world = world
         self._config_of = config_of or (lambda topic: LogConfig())
         self._producer_config = producer_config or ProducerStateConfig()
@@ -58,6 +61,9 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self.future_logs: dict[TopicPartition, Log] = {}
         self.stray_logs: dict[TopicPartition, Log] = {}
+        self._cleaner_config = cleaner_config
+        self.cleaner: CleanerManager | None = None
+        """Compaction, and the retention of compacted logs, from `start` on; whoever drives the node drives it too."""
 
     # Start
 
@@ -78,6 +84,9 @@ class LogManager:
                 f"None of the specified log dirs {', '.join(d.path for d in self.directories)} can be used: "
                 + "; ".join(f"{d.path}: {d.failure}" for d in self.directories)
             )
+        if self._cleaner_config is not None and self._cleaner_config.enable:
+            self.cleaner = CleanerManager(self._world, self.directories, self.logs, self._cleaner_config)
+            self.handle_failures()
 
     def lock(self) -> None:
         """Take the directories for this process, before anybody writes to them; those already taken stay so."""
@@ -276,6 +285,8 @@ class LogManager:
                     + ", ".join(offline)
                 )
             return
+        if self.cleaner is not None and not is_future:
+            self.cleaner.on_deleted(removed)
         if is_stray:
             removed.rename_directory(names.stray_dir(partition, self._unique()))
             self.stray_logs[partition] = removed
@@ -312,6 +323,8 @@ class LogManager:
         future.update_high_watermark(current.high_watermark)
         del self.future_logs[partition]
         self.logs[partition] = future
+        if self.cleaner is not None:
+            self.cleaner.on_moved(partition, current.log_dir, future.log_dir)
         current.rename_directory(names.delete_dir(partition, self._unique()))
         self._delete_later(current)
         self._checkpoint_directory(current.log_dir)
@@ -326,7 +339,11 @@ class LogManager:
         affected = []
         for partition, offset in offsets.items():
             one = logs.get(partition)
-            if one is not None and one.truncate_to(offset) and one.log_dir not in affected:
+            if one is None or not one.truncate_to(offset):
+                continue
+            if self.cleaner is not None and not is_future:
+                self.cleaner.on_truncated(one)
+            if one.log_dir not in affected:
                 affected.append(one.log_dir)
         for directory in affected:
             self._checkpoint_directory(directory)
@@ -337,6 +354,8 @@ class LogManager:
         one = (self.future_logs if is_future else self.logs).get(partition)
         if one is not None:
             one.truncate_fully_and_start_at(offset)
+            if self.cleaner is not None and not is_future:
+                self.cleaner.on_truncated(one)
             self._checkpoint_directory(one.log_dir)
             one.log_dir.check_online()
 
@@ -349,11 +368,11 @@ class LogManager:
         return self.chores.run_due()
 
     def delete_old_segments(self) -> int:
-        """One round of retention; compacted logs have theirs from the cleaner, unless they delete too."""
+        """One round of retention; compacted logs have theirs from the cleaner, so that it never meets a run of it."""
         count = 0
         now_ms = self._world.clock.now_ms()
         for one in (*self.logs.values(), *self.future_logs.values()):
-            if one.log_dir.is_offline or one.config.cleanup == CleanupPolicy.COMPACT:
+            if one.log_dir.is_offline or one.config.is_compacted:
                 continue
             try:
                 count += delete_old_segments(one, now_ms)
@@ -411,6 +430,8 @@ class LogManager:
         """Let go of the logs of directories that have gone offline; returns those directories."""
         failed = [d for d in self.directories if d.is_offline]
         for directory in failed:
+            if self.cleaner is not None:
+                self.cleaner.on_failure(directory)
             for logs in (self.logs, self.future_logs, self.stray_logs):
                 for partition in [p for p, one in logs.items() if one.log_dir is directory]:
                     logs.pop(partition).abandon()
@@ -423,6 +444,8 @@ class LogManager:
 
     def shutdown(self, *, broker_epoch: int = -1) -> None:
         """Flush and close everything, write the checkpoints and the marker that says so, let the locks go."""
+        if self.cleaner is not None:
+            self.cleaner.stop()
         for directory in self.live_directories:
             logs = [
                 one
