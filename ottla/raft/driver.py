@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import assert_never
 
-from ottla.errors import KafkaStorageError, NotController
+from ottla.errors import KafkaError, KafkaStorageError, NotController
 from ottla.raft.batches import MetadataRecord, encode_batch, encode_control_batch, versioned
 from ottla.raft.config import RaftSettings
 from ottla.raft.core import (
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 MAINTENANCE_INTERVAL_MS = 60_000
 """How often old snapshots and segments are looked for, as in Kafka."""
-_RECORDS_A_STEP = 256
+_RECORDS_A_STEP = 64
 """How many records a snapshot takes before others get a turn: about a millisecond."""
 
 
@@ -148,9 +148,13 @@ class RaftNode:
             log_end_offset=self._log.end_offset,
             last_epoch=self._log.last_epoch,
         )
+        try:
+            effects = self._core.start()
+        except KafkaError:
+            self._log.abandon()
+            raise
         self._last_snapshot_ms = world.clock.monotonic_ms()
         self._is_started = True
-        effects = self._core.start()
         log.info("%s Starting voters are %s", self._subject, self._core.voters.ids)
         await self._carry_out(effects)
         await self._until(lambda: self._is_idle and not any(s.is_busy for s in self._subscriptions))
@@ -397,8 +401,8 @@ class RaftNode:
     async def create_snapshot(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> SnapshotId | None:
         """Write the state that the log makes up to `offset`, which is `records`; `epoch` is that of the last batch.
 
-        None when there is one at that offset, or one is being written. `records` is taken in small steps, so it must
-        stay what it is meanwhile: an image is never changed.
+        None when there is one at that offset, when one is being written, or when the node stops before this one is
+        done. `records` is taken in small steps, so it must stay what it is meanwhile: an image is never changed.
         """
         self._check_usable()
         id = SnapshotId(offset, epoch)
@@ -412,6 +416,9 @@ class RaftNode:
                 while step := list(islice(remaining, _RECORDS_A_STEP)):
                     writer.append(step)
                     await self._tasks.sleep_ms(0)
+                    if self._is_stopping:
+                        writer.give_up()
+                        return None
                 writer.finish()
                 await self._tasks.in_thread(writer.freeze)
             except Exception:

@@ -35,7 +35,10 @@ from ottla.world import World
 log = logging.getLogger(__name__)
 
 PARTITION = TopicPartition("__cluster_metadata", 0)
-READ_BYTES_MAX = 1 << 20
+READ_BYTES_MAX = 64 * 1024
+"""How much is read and told at once, unless one batch is larger: some hundred records, a few milliseconds."""
+SNAPSHOT_BATCH_BYTES_MAX = 1 << 20
+"""Smaller than Kafka's 8 MiB, so that no batch takes longer than a few milliseconds to build."""
 DELETE_DELAY_MS = 60_000
 """How long a deleted snapshot is kept under another name, for whoever still reads it."""
 
@@ -168,7 +171,7 @@ class MetadataLog:
             if latest.voters is not None:
                 self.voters.add(offset - 1, latest.voters)
         while offset < self.end_offset:
-            found = self._log.read(offset, bytes_max=READ_BYTES_MAX, isolation=Isolation.LOG_END)
+            found = self._log.read(offset, bytes_max=1 << 20, isolation=Isolation.LOG_END)
             assert found.slice is not None, f"offset {offset} is below the log's end"
             for batch in batches(found.slice.read()):
                 offset = batch.next_offset
@@ -214,6 +217,7 @@ class MetadataLog:
             last_contained_log_timestamp=self.timestamp_before(id.offset),
             kraft_version=kraft_version,
             voters=self.voters.at(id.offset - 1) if kraft_version else None,
+            batch_bytes_max=SNAPSHOT_BATCH_BYTES_MAX,
         )
 
     def add_snapshot(self, id: SnapshotId) -> None:

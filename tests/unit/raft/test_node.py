@@ -14,6 +14,7 @@ import pytest
 from ottla.errors import InvalidConfig, KafkaStorageError, NotController, RecordListTooLarge
 from ottla.raft import (
     CommittedBatch,
+    DamagedSnapshot,
     RaftConfig,
     RaftNode,
     SnapshotId,
@@ -328,6 +329,38 @@ def test_a_snapshot_of_what_is_not_committed_or_of_another_epoch_is_refused(mach
 
     live(machine, main)
     assert not [name for name in machine.disk.names(METADATA) if "checkpoint.part" in name]
+
+
+def test_a_snapshot_that_a_stop_interrupts_leaves_nothing(machine: Machine) -> None:
+    async def main(world: NodeWorld) -> None:
+        raft, _ = await started(world)
+        raft.append([record(1)])
+        await world.tasks.sleep_ms(500)
+        made = world.tasks.spawn(raft.create_snapshot(2, 1, [record(1)] * 1000), "snapshot")
+        await world.tasks.sleep_ms(0)
+        assert await raft.create_snapshot(2, 1, []) is None, "one at a time"
+        await raft.stop()
+        assert await made is None
+
+    live(machine, main)
+    assert not [name for name in machine.disk.names(METADATA) if ".checkpoint" in name]
+
+
+def test_a_damaged_snapshot_stops_the_start(machine: Machine) -> None:
+    async def main(world: NodeWorld) -> None:
+        raft, _ = await started(world)
+        raft.append([record(1)])
+        await world.tasks.sleep_ms(500)
+        await raft.create_snapshot(2, 1, [record(1)])
+        await raft.stop()
+
+    async def again(world: NodeWorld) -> None:
+        with pytest.raises(DamagedSnapshot, match=SnapshotId(2, 1).name):
+            await raft_node(world).start()
+
+    live(machine, main)
+    machine.disk.open(f"{METADATA}/{SnapshotId(2, 1).name}").truncate(50)
+    live(machine, again)
 
 
 def test_a_snapshot_is_due_by_bytes_and_by_time(machine: Machine) -> None:
