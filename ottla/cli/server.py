@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("--log-json", is_flag=True, help="Log one JSON object a line.")
 def start(properties: str, override: tuple[str, ...], log_level: str, log_json: bool) -> None:
     """Start the node that PROPERTIES describes; its directories must be formatted (`ottla storage format`)."""
-    from ottla.config import read_properties  # noqa: PLC0415
+    from ottla.config import read_properties
 
     try:
         with open(properties, encoding="latin-1") as file:
@@ -55,11 +55,11 @@ def run(
     topics: Sequence[tuple[str, int]] = (),
 ) -> None:
     """Run a node with these settings until it is asked to stop; `format_first` prepares directories that are new."""
-    from ottla.config import BrokerConfig  # noqa: PLC0415
-    from ottla.errors import KafkaError  # noqa: PLC0415
-    from ottla.node import CannotStart, build  # noqa: PLC0415
-    from ottla.world import NodeWorld, Promise  # noqa: PLC0415
-    from ottla.world.system_loop import run_node  # noqa: PLC0415
+    from ottla.config import BrokerConfig
+    from ottla.errors import KafkaError
+    from ottla.node import CannotStart, build
+    from ottla.world import NodeWorld, Promise
+    from ottla.world.system_loop import run_node
 
     async def main(world: NodeWorld, stop: Promise[str]) -> None:
         node = build(BrokerConfig(values), world)

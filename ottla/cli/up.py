@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 @click.command(name="up")
 @click.option("--port", default=9092, show_default=True, help="Port for clients; 0 chooses a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--data", type=click.Path(file_okay=False), help="Directory for the data [default: the user's data home].")
+@click.option(
+    "--data", type=click.Path(file_okay=False), help="Directory for the data [default: the user's data home]."
+)
 @click.option("--ephemeral", is_flag=True, help="Keep the data in a temporary directory and remove it at the end.")
 @click.option("--topic", "topics", metavar="NAME[:PARTITIONS]", multiple=True, help="Make this topic unless it exists.")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Any setting of server.properties.")
