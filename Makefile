@@ -10,8 +10,8 @@ JOBS ?= 2
 
 .PHONY: run test lint types unit bench soak lock clean help
 
-run: $(READY) ## run the main job
-	$(BIN)/ottla
+run: $(READY) ## a broker on localhost:9092, data in the user's data home
+	$(BIN)/ottla up --log-level INFO
 
 test: lint types unit ## everything: lint, types, all tests
 
