@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.config import BrokerConfig, DynamicConfig
 from ottla.metadata import BROKER, SUPPORTED_FEATURES, Delta, Image, VersionRange
+from ottla.replica import ReplicaManager
+from ottla.server.fetch_session import FetchSessions
 from ottla.server.metrics import Metrics
 from ottla.server.topic_creation import TopicCreation
 from ottla.wire import Message
@@ -43,9 +45,9 @@ class Broker:
     node_id: int
     cluster_id: str
     image: Image
-    replicas: Any
+    replicas: ReplicaManager
     controller: ControllerLink
-    fetch_sessions: Any = None
+    fetch_sessions: FetchSessions
     supported_features: Mapping[str, VersionRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
     """The levels of each feature that this node can run with, lowest and highest."""
     kraft_version: int = 0

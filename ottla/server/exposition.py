@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from ottla.server.broker import Broker
+from ottla.server.gauges import publish_gauges
 from ottla.world import Listener, NodeWorld, Stream, Timer
 
 log = logging.getLogger(__name__)
@@ -27,6 +29,12 @@ class MetricsServer:
         self._page = page
         self._listener: Listener | None = None
         self._open: dict[_Scrape, None] = {}
+
+    @classmethod
+    def of(cls, broker: Broker) -> MetricsServer:
+        """The metrics of a node, with all that it can tell about itself."""
+        publish_gauges(broker)
+        return cls(broker.world, broker.metrics.exposition)
 
     def listen(self, host: str, port: int) -> Listener:
         """Open the port; `OSError` when it cannot be had."""

@@ -101,7 +101,7 @@ class Metrics:
         self._counters: dict[tuple[str, tuple[tuple[str, str], ...]], Counter] = {}
         self._histograms: dict[tuple[str, tuple[tuple[str, str], ...]], Histogram] = {}
         self._gauges: list[tuple[str, dict[str, str], Callable[[], float]]] = []
-        self._families: list[tuple[str, Callable[[], Iterable[tuple[Tags, float]]]]] = []
+        self._families: list[tuple[str, str, Callable[[], Iterable[tuple[Tags, float]]]]] = []
 
     def api(self, name: str, version: int) -> ApiMetrics:
         """The metrics of one version of an API."""
@@ -129,9 +129,9 @@ class Metrics:
         """A value that is read when somebody looks."""
         self._gauges.append((name, tags, read))
 
-    def family(self, name: str, read: Callable[[], Iterable[tuple[Tags, float]]]) -> None:
+    def family(self, name: str, read: Callable[[], Iterable[tuple[Tags, float]]], *, kind: str = "gauge") -> None:
         """Values of one name whose tags come and go, such as one for each partition."""
-        self._families.append((name, read))
+        self._families.append((name, kind, read))
 
     def exposition(self) -> str:
         """All metrics in Prometheus' text form, version 0.0.4."""
@@ -152,9 +152,9 @@ class Metrics:
             page.summary(name, dict(pairs), histogram)
         for name, tags, read in self._gauges:
             page.add(name, "gauge", tags, read())
-        for name, family in self._families:
+        for name, kind, family in self._families:
             for labels, value in family():
-                page.add(name, "gauge", labels, value)
+                page.add(name, kind, labels, value)
         return page.text()
 
     def _listener_page(self, page: _Page, tags: Tags, seen: ListenerMetrics) -> None:

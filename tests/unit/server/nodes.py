@@ -71,6 +71,7 @@ def make_broker(loop: asyncio.AbstractEventLoop, **parts: Any) -> Broker:
         "cluster_id": "cluster-of-the-test",
         "image": Image("cluster-of-the-test", offset=7, features={"metadata.version": 30}),
         "replicas": None,
+        "fetch_sessions": None,
         "controller": FakeController(),
     }
     return Broker(**{**values, **parts})

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.node import Node
 from ottla.server import Metrics, MetricsServer
 from ottla.server.metrics import Histogram, prometheus_name
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from tests.support.golden import GOLDEN
 from tests.unit.server.nodes import Server, serve
+from tests.unit.server.whole_node import with_node
 
 LINE = re.compile(r'[a-z_0-9]+(\{[a-z_A-Z]+="[^"\n]*"(,[a-z_A-Z]+="[^"\n]*")*\})? [-+0-9.e]+')
 
@@ -145,3 +148,38 @@ def test_a_scraper_that_never_ends_its_request_is_answered_and_closed() -> None:
             metrics.close()
 
     assert serve(test)[0] == "HTTP/1.1 431 Request Header Fields Too Large"
+
+
+def test_a_whole_node_tells_its_topics_logs_and_cluster_under_kafkas_names(tmp_path: Path) -> None:
+    async def test(node: Node) -> bytes:
+        await node.create_topics([("orders", 3)])
+        metrics = MetricsServer.of(node.broker)
+        port = metrics.listen("127.0.0.1", 0).address.port
+        try:
+            return (await scrape(port, b"GET /metrics HTTP/1.1\r\n\r\n"))[1]
+        finally:
+            metrics.close()
+
+    page = with_node(tmp_path, test).decode()
+    for line in (
+        'kafka_log_log_logendoffset{topic="orders",partition="2"} 0',
+        'kafka_log_log_numlogsegments{topic="orders",partition="0"} 1',
+        'kafka_cluster_partition_insyncreplicascount{topic="orders",partition="1"} 1',
+        'kafka_server_brokertopicmetrics_bytesin_total{topic="orders"} 0',
+        "kafka_server_brokertopicmetrics_bytesin_total 0",
+        "kafka_server_replicamanager_leadercount 3",
+        "kafka_server_replicamanager_underreplicatedpartitions 0",
+        "kafka_controller_kafkacontroller_activecontrollercount 1",
+        "kafka_controller_kafkacontroller_globalpartitioncount 3",
+        "kafka_controller_kafkacontroller_activebrokercount 1",
+        'kafka_server_metadataloader_finalizedlevel{featureName="metadata.version"} 30',
+    ):
+        assert f"{line}\n" in page, line
+    facts = (GOLDEN / "kafka-facts" / "metrics.txt").read_text()
+    known = {
+        prometheus_name(line.split(" | ")[0], kind) for line in facts.splitlines() for kind in ("gauge", "counter")
+    }
+    own = {line.split(" ")[2] for line in page.splitlines() if line.startswith("# TYPE")}
+    assert {name for name in own - known if "socket_server_metrics" not in name} == {
+        "kafka_network_socketserver_openconnections"
+    }
