@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import assert_never
 
 from ottla.errors import KafkaError, KafkaStorageError, NotController
@@ -291,11 +291,13 @@ class RaftNode:
 
     # Carrying out
 
-    async def _carry_out(self, effects: Iterable[Effect]) -> None:
+    async def _carry_out(self, effects: list[Effect]) -> None:
         self._is_electing = True
         try:
-            for effect in effects:
-                await self._do(effect)
+            for effect, following in zip_longest(effects, effects[1:]):
+                # Nothing was done because of an election that is written over at once: one write is enough.
+                if not (isinstance(effect, WriteElection) and isinstance(following, WriteElection)):
+                    await self._do(effect)
         except (OSError, KafkaStorageError) as error:
             self._fail(error)
         finally:
