@@ -31,13 +31,15 @@ def command() -> None:
 @click.option("--log-json", is_flag=True, help="Log one JSON object a line.")
 def start(properties: str, override: tuple[str, ...], log_level: str, log_json: bool) -> None:
     """Start the node that PROPERTIES describes; its directories must be formatted (`ottla storage format`)."""
-    from ottla.config import read_properties
+    from ottla.config import MalformedEscape, read_properties
 
     try:
         with open(properties, encoding="latin-1") as file:
             values = dict(read_properties(file.read()))
     except OSError as error:
         fail(f"Cannot read {properties}: {error.strerror}")
+    except MalformedEscape as error:
+        fail(f"Cannot read {properties}: {error}")
     for item in override:
         name, equals, value = item.partition("=")
         if not equals:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ottla.config import BrokerConfig, ListenerSpec
+from ottla.config import BrokerConfig, ListenerSpec, start_warnings
 from ottla.errors import TopicAlreadyExists, error_class
 from ottla.metadata import Endpoint, ImageLoader
 from ottla.metadata.controller import Controller
@@ -66,6 +66,8 @@ class Node:
     async def start(self) -> None:
         """Return when clients are served. `CannotStart` says in one line why not."""
         config, world = self.config, self.world
+        for line in start_warnings(config):
+            log.warning("[Node %d] %s", config.node_id, line)
         directories = check_directories(world, config)
         self.cluster_id = directories.cluster_id
         self._directory_ids = directories.ids
