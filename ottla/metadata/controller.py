@@ -302,7 +302,7 @@ class Controller:
         if not state.features.is_known:
             minimum = state.configs.static_min_insync_replicas()
             records += first_records(self._bootstrap, min_insync_replicas=minimum)
-            log.warning("%s The metadata log is empty: writing %d bootstrap records", self._subject, len(records))
+            log.info("%s The metadata log is empty: writing %d bootstrap records", self._subject, len(records))
         return Result(None, records)
 
     def _on_activated(self, promise: Promise[None]) -> None:
