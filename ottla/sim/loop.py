@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-STEPS_MAX = 20_000_000
+STEPS_MAX = 3_000_000
 """Calls in a whole run."""
-INSTANT_STEPS_MAX = 200_000
+INSTANT_STEPS_MAX = 50_000
 """Calls without time passing: beyond this something keeps itself busy."""
 
 

@@ -43,6 +43,8 @@ UNSENT_BYTES_MAX = 3 << 20
 """What a node may hold for one client that does not read: one answer of a megabyte and its neighbours."""
 DISK_FAULTS: tuple[tuple[Kind, ...], ...] = (("write",), ("sync",), ("create", "rename"))
 MOMENTS: tuple[Moment, ...] = ("before", "during", "after")
+BATCHES_MAX = 250
+"""What one producer sends: enough for every fault, and little enough to read it all again after each restart."""
 STARTS_MAX = 6
 """How often a node that dies while it starts is started again before the faults are taken away."""
 
@@ -331,7 +333,8 @@ class Simulation:
                 ((-1, True), (-1, True), (-1, False), (1, False), (0, False))
             )
             producer.codec = chance.choice((Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY))
-            producer.interval_ms = chance.choice((5, 30, 200))
+            producer.interval_ms = chance.choice((20, 100, 400))
+            producer.batches_max = BATCHES_MAX
         for number in range(scenario.consumer_count):
             consumer = self._add(Consumer, f"consumer{number}")
             consumer.topic_names = chance.sample(names, chance.randint(1, len(names)))

@@ -39,6 +39,8 @@ DELETE_VERSION = 6
 FETCH_VERSION = 13
 LIST_VERSION = 7
 SURVEY_BYTES = 1 << 20
+PATIENCE_MS = 20_000
+"""How long a node that has come back may be without leaders."""
 
 
 class Admin(Client):
@@ -127,8 +129,13 @@ class Admin(Client):
         """Compare all that a node serves after its start with what is known of it. Raises `Violation`."""
         topics = await self.topics()
         for topic_id, name in self.history.created.items():
-            if name not in topics or topics[name].id != topic_id:
-                raise Violation(f"topic {name} {topic_id} was made and is not there: {topics.get(name)}")
+            deadline_ms = self.world.clock.monotonic_ms() + PATIENCE_MS
+            while name not in topics or topics[name].id != topic_id:
+                # It may have no leader yet: the broker has only just come back.
+                if self.world.clock.monotonic_ms() > deadline_ms:
+                    raise Violation(f"topic {name} {topic_id} was made and is not there: {topics.get(name)}")
+                await self.pause()
+                topics = await self.topics()
         for topic in topics.values():
             if topic.id in self.history.deleted:
                 raise Violation(f"topic {topic.name} {topic.id} was deleted and is there")
@@ -153,13 +160,17 @@ class Admin(Client):
 
     async def _offset_of(self, history: PartitionHistory, timestamp: int) -> int:
         partition = ListOffsetsPartition(partition_index=history.index, timestamp=timestamp)
-        response: ListOffsetsResponse = await self.ask(
-            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(history.topic, [partition])]), LIST_VERSION
-        )
-        ((found,),) = ([*topic.partitions] for topic in response.topics)
-        if found.error_code:
-            raise Violation(f"{history} answers {error_class(found.error_code).name} to ListOffsets {timestamp}")
-        return found.offset
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(history.topic, [partition])])
+        deadline_ms = self.world.clock.monotonic_ms() + PATIENCE_MS
+        while True:
+            response: ListOffsetsResponse = await self.ask(request, LIST_VERSION)
+            ((found,),) = ([*topic.partitions] for topic in response.topics)
+            if not found.error_code:
+                return found.offset
+            error = error_class(found.error_code)
+            if not error.retriable or self.world.clock.monotonic_ms() > deadline_ms:
+                raise Violation(f"{history} answers {error.name} to ListOffsets {timestamp}")
+            await self.pause()
 
     async def _read(self, topic: Topic, history: PartitionHistory, offset: int) -> dict[int, Value]:
         asked = FetchPartition(partition=history.index, fetch_offset=offset, partition_max_bytes=SURVEY_BYTES)

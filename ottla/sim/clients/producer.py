@@ -29,6 +29,8 @@ from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, Pr
 
 IN_FLIGHT_MAX = 5
 REQUEST_TIMEOUT_MS = 5_000
+ZSTD_VERSION = 7
+RETRY_MS = 100
 _LOST_STATE = (OutOfOrderSequenceNumber.code, UnknownProducerId.code, DuplicateSequenceNumber.code)
 
 
@@ -52,6 +54,7 @@ class Lane:
     history: PartitionHistory
     outgoing: deque[Outgoing]
     next_sequence: int = 0
+    retry_ms: int = 0
     must_resend: bool = False
     """After a failure nothing new is sent until everything in doubt has come back and was sent again in order."""
 
@@ -64,6 +67,7 @@ class Producer(Client):
     codec = Codec.NONE
     topic_names: list[str]
     interval_ms = 20.0
+    batches_max = 1_000_000
 
     async def work(self) -> None:
         self._lanes: dict[tuple[Uuid, int], Lane] = {}
@@ -83,7 +87,8 @@ class Producer(Client):
                     return
                 lane = self.chance.choice(list(self._lanes.values()))
                 may_send = not lane.must_resend and len(lane.outgoing) < IN_FLIGHT_MAX
-                if may_send and not self.is_stopping and self._in_flight < IN_FLIGHT_MAX:
+                if may_send and not self.is_stopping and self._in_flight < IN_FLIGHT_MAX and self.batches_max > 0:
+                    self.batches_max -= 1
                     self._send_new(link, lane)
                 await self._wait()
             await self.pause()
@@ -156,7 +161,7 @@ class Producer(Client):
         self._send(link, lane, batch)
 
     def _send(self, link: Link, lane: Lane, batch: Outgoing) -> None:
-        version = self.version_of(0)
+        version = self.version_of(0, first=ZSTD_VERSION if self.codec is Codec.ZSTD else 0)
         topic = TopicProduceData(lane.topic.name, lane.topic.id, [PartitionProduceData(lane.history.index, batch.data)])
         request = ProduceRequest(acks=self.acks, timeout_ms=REQUEST_TIMEOUT_MS, topic_data=[topic])
         self.history.on_sent(lane.history, batch.values)
@@ -172,7 +177,8 @@ class Producer(Client):
     def _resend(self, link: Link) -> None:
         """Send again what is in doubt, in order, once nothing of its partition is in flight."""
         for lane in self._lanes.values():
-            if lane.must_resend and not any(batch.is_in_flight for batch in lane.outgoing):
+            is_due = lane.retry_ms <= self.world.clock.monotonic_ms()
+            if lane.must_resend and is_due and not any(batch.is_in_flight for batch in lane.outgoing):
                 lane.must_resend = False
                 for batch in lane.outgoing:
                     self.history.count("batches sent again")
@@ -189,7 +195,7 @@ class Producer(Client):
         except OSError as error:
             if error.errno == errno.ENOTCONN and batch.attempts == 1 and not self.is_idempotent:
                 self.trace(f"{self.name}: {error}")
-            lane.must_resend = True
+            self._try_again(lane)
             return
         try:
             self._on_response(lane, batch, response)
@@ -225,7 +231,7 @@ class Producer(Client):
             return
         if error.code in _LOST_STATE:
             if lane.outgoing and batch is not lane.outgoing[0]:
-                lane.must_resend = True  # one before it failed, so this one came out of order
+                self._try_again(lane)  # one before it failed, so this one came out of order
                 return
             if lane.history.truncations == batch.truncations:
                 raise Violation(f"{self.name}: {lane.history} answers {error.name} to batch {batch.values[0]}")
@@ -239,4 +245,8 @@ class Producer(Client):
             return
         if not error.retriable and error.name not in ("KAFKA_STORAGE_ERROR",):
             raise Violation(f"{self.name}: {lane.history} answers {error.name}")
+        self._try_again(lane)
+
+    def _try_again(self, lane: Lane) -> None:
         lane.must_resend = True
+        lane.retry_ms = self.world.clock.monotonic_ms() + RETRY_MS
