@@ -44,6 +44,11 @@ class SimulatedNode:
         self.clock = VirtualClock()
         self._loop.attach(self.clock)
         self.disk = VirtualDisk(Random(f"{seed} disk"), self.clock)
+        for directory in settings["log.dirs"].split(","):
+            # Mounts, which are there for good; what is in them is the node's business.
+            self.disk.make_dirs(directory)
+            self.disk.sync_dir(directory.rpartition("/")[0])
+        self.disk.sync_dir("/")
         self.life_count = 0
         self.world: VirtualNodeWorld | None = None
         self.node: Node | None = None

@@ -263,6 +263,7 @@ class Simulation:
 
     async def _strike(self, fault: str) -> None:
         self.history.count(f"fault: {fault}")
+        self.trace(f"fault: {fault}")
         connections = self.network.open_connections()
         chance = self.chance
         node = self.node
