@@ -12,7 +12,8 @@ Called by `metadata_log`, `format`, and the commands that look into snapshots.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from ottla.errors import CorruptMessage, InvalidRecord
@@ -200,7 +201,8 @@ class Snapshot:
         self.id = id
         self.kraft_version = 0
         self.voters: VoterSet | None = None
-        first = next(self._batches(), None)
+        with closing(self._batches()) as found:
+            first = next(found, None)
         control = [] if first is None else self._control(first)
         if not control or not isinstance(control[0], SnapshotHeaderRecord):
             raise DamagedSnapshot(f"{path} does not begin with a snapshot header")
@@ -250,7 +252,7 @@ class Snapshot:
         except (DecodeError, CorruptMessage, InvalidRecord) as error:
             raise DamagedSnapshot(f"{self.path}: {error}") from error
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Generator[Batch, None, None]:
         """Every batch, its checksum compared; a file that ends inside one is damaged."""
         file = self._disk.open(self.path, read_only=True)
         try:
