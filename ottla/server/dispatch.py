@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from ottla.errors import KafkaError, UnknownServerError
 from ottla.server.broker import Broker
 from ottla.server.context import RequestContext
-from ottla.server.handlers import SERVED
+from ottla.server.handlers import SERVED, UNADVERTISED
 from ottla.server.metrics import ApiMetrics
 from ottla.wire import APIS, Api, Message, request_class, response_class
 from ottla.wire.messages.api_versions import ApiVersion
@@ -85,7 +85,7 @@ class Dispatcher:
         self.apis: list[Api] = [api for api in APIS.values() if api.name in SERVED[role]]
         for api in self.apis:
             assert role in api.listeners, f"{api.name} is not an API of a {role}"
-        self.advertised = [ApiVersion(api.key, *api.advertised) for api in self.apis]
+        self.advertised = [ApiVersion(api.key, *api.advertised) for api in self.apis if api.name not in UNADVERTISED]
         """As clients are told: made once, and never changed."""
         self.routes: dict[int, Route] = {}
         """By the API key in the upper and the version in the lower 16 bits, as they stand at the head of a request."""

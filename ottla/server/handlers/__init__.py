@@ -15,7 +15,7 @@ its record bytes may be changed in place, and are gone when `handle` has returne
 As in Kafka, the next request of a connection is begun when the one before is answered. `MAY_OVERLAP` lets consecutive
 requests of such APIs begin while earlier ones wait; answers keep their order all the same.
 
-What is not listed here is neither served nor advertised.
+What is not in `SERVED` is neither served nor advertised.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ SERVED: dict[str, frozenset[str]] = {
             "ElectLeaders",
             "Fetch",
             "FindCoordinator",
+            "GetTelemetrySubscriptions",
             "IncrementalAlterConfigs",
             "InitProducerId",
             "ListConfigResources",
@@ -47,6 +48,9 @@ SERVED: dict[str, frozenset[str]] = {
             "Metadata",
             "OffsetForLeaderEpoch",
             "Produce",
+            "PushTelemetry",
+            "SaslAuthenticate",
+            "SaslHandshake",
             "UnregisterBroker",
             "UpdateFeatures",
         ]
@@ -71,9 +75,14 @@ SERVED: dict[str, frozenset[str]] = {
             "ElectLeaders",
             "IncrementalAlterConfigs",
             "ListPartitionReassignments",
+            "SaslAuthenticate",
+            "SaslHandshake",
             "UnregisterBroker",
             "UpdateFeatures",
         ]
     ),
 }
 """The APIs of each kind of listener."""
+
+UNADVERTISED = frozenset(["GetTelemetrySubscriptions", "PushTelemetry"])
+"""Answered, but not told of: a broker that has nobody to give clients' metrics to does not invite them."""

@@ -59,7 +59,10 @@ def _describe(
         entries = _entries(context, resource.resource_type, resource.resource_name)
     except KafkaError as error:
         log.info("[DescribeConfigs] %s %r: %s", resource.resource_type, resource.resource_name, error)
-        return _refused(resource, error)
+        refused = _refused(resource, error)
+        if isinstance(error, UnknownTopicOrPartition):
+            refused.error_message = ""  # Kafka says nothing about a topic that is not there
+        return refused
     asked = resource.configuration_keys
     return DescribeConfigsResult(
         error_message="",

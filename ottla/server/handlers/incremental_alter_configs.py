@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.errors import InvalidRequest, KafkaError
+from ottla.errors import KafkaError
 from ottla.metadata import BROKER, BROKER_LOGGER
 from ottla.server.config_changes import (
     FORWARDED,
@@ -46,8 +46,6 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
         check_kind(resource, (*FORWARDED, BROKER_LOGGER))
         name = resource.resource_name
         if resource.resource_type == BROKER_LOGGER:
-            if not name:
-                raise InvalidRequest("Broker id must not be empty")
             check_node_id(name, broker.node_id)
             changes = [LoggerChange(c.name, c.config_operation, c.value) for c in resource.configs]
             change(changes, validate_only=request.validate_only)

@@ -144,6 +144,8 @@ def ask(
             if inspect.isawaitable(answer):
                 answer = await answer
         except KafkaError as error:
+            if not hasattr(handler, "failed"):
+                raise
             answer = handler.failed(sent, error, version)
         for _ in range(3):
             await asyncio.sleep(0)  # what the handler began by itself
