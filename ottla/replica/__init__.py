@@ -5,6 +5,7 @@ flushing, checkpoints and compaction. See README.md.
 """
 
 from ottla.replica.leadership import Leader, current_leader
+from ottla.replica.log_driver import LogDriver
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.partition import NO_EPOCH, Partition, PartitionRead
 from ottla.replica.producer_ids import ProducerIds
@@ -14,6 +15,7 @@ from ottla.replica.waiters import DataWaiter, OutcomeWaiter, Waiter, Waiters
 
 __all__ = [
     "ReplicaManager",
+    "LogDriver",
     "Partition",
     "PartitionRead",
     "NO_EPOCH",

@@ -96,7 +96,9 @@ class ReplicaManager:
             producer_config=ProducerStateConfig(
                 transaction_partition_verification_enable=config.transaction_partition_verification_enable,
                 producer_id_expiration_ms=config.producer_id_expiration_ms,
+                transaction_max_timeout_ms=config.transaction_max_timeout_ms,
             ),
+            cleaner_config=config.cleaner_config(),
         )
         return cls(
             world,

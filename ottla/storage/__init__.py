@@ -20,6 +20,7 @@ from ottla.storage.log import (
 )
 from ottla.storage.log_dir import LogDir
 from ottla.storage.log_manager import LogManager
+from ottla.storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from ottla.storage.offset_metadata import OffsetMetadata
 from ottla.storage.producer_append import TRANSACTION_VERSION_UNKNOWN
@@ -49,6 +50,9 @@ __all__ = [
     "CleanerManager",
     "CleanerStep",
     "OffsetCheckpoint",
+    "HIGH_WATERMARK_CHECKPOINT",
+    "LOG_START_CHECKPOINT",
+    "RECOVERY_POINT_CHECKPOINT",
     "MetaProperties",
     "read_meta_properties",
     "write_meta_properties",

@@ -61,6 +61,13 @@ class Chores:
         self._count += 1
         heapq.heappush(self._heap, (self._clock.now_ms() + delay_ms, self._count, what, chore))
 
+    def take_due(self) -> tuple[str, Chore] | None:
+        """The chore that has been due for longest, for a driver that runs one at a time and syncs elsewhere."""
+        if not self._heap or self._heap[0][0] > self._clock.now_ms():
+            return None
+        _, _, what, chore = heapq.heappop(self._heap)
+        return what, chore
+
     def run_due(self) -> int:
         """Run every chore that is due, its syncs included; returns how many ran."""
         now_ms = self._clock.now_ms()

@@ -51,6 +51,9 @@ from ottla.world import World
 
 log = logging.getLogger(__name__)
 
+READ_ENDS_MAX = 8
+"""How many places are remembered up to which a log was read."""
+
 
 class Isolation(IntEnum):
     """How far a reader may see: a replica to the log's end, a consumer to the high watermark or the last stable
@@ -142,6 +145,8 @@ class Log:
         self.last_flushed_ms = world.clock.now_ms()
         self._high_watermark = OffsetMetadata(self.log_start_offset)
         self._first_unstable: OffsetMetadata | None = None
+        self._read_ends: dict[int, OffsetMetadata] = {}
+        """Where the last reads ended: the next ones begin there, and need not search for the place."""
         self._judged_config: LogConfig | None = None
         self._is_plain = False
         """Whether `_judged_config` takes batches as they come, and only their headers matter."""
@@ -541,10 +546,17 @@ class Log:
                 f"upto {self.log_end_offset}."
             )
         if offset == end.offset:
+            self._remember(end)
             return LogRead(end, None, False, None)
         if offset > end.offset:
             return LogRead(self._complete(OffsetMetadata(offset)), None, False, None)
         try:
+            begin = self._read_ends.get(offset)
+            if begin is not None and begin.segment_base_offset == end.segment_base_offset == segment.base_offset:
+                size = end.position - begin.position
+                if size <= bytes_max:
+                    self._remember(end)
+                    return LogRead(begin, FileSlice(segment.file(), begin.position, size), False, None)
             while segment is not None:
                 position_max: int | None
                 if segment.base_offset < end.segment_base_offset:
@@ -556,12 +568,24 @@ class Log:
                 read = segment.read(offset, bytes_max=bytes_max, position_max=position_max, at_least_one=at_least_one)
                 if read is not None:
                     start = OffsetMetadata(offset, segment.base_offset, read.position)
+                    is_in_last = segment.base_offset == end.segment_base_offset
+                    if is_in_last and read.slice is not None and read.position + read.slice.size == end.position:
+                        self._remember(end)
                     return LogRead(start, read.slice, read.first_batch_incomplete, None)
                 segment = self.segments.higher(segment.base_offset)
         except OSError as error:
             self.log_dir.fail(f"reading from {self.partition}", error)
         # The offset is in range, but compaction has left nothing at or above it.
         return LogRead(self.end, None, False, None)
+
+    def _remember(self, end: OffsetMetadata) -> None:
+        ends = self._read_ends
+        if end.offset not in ends:
+            if end.is_offset_only:
+                return
+            if len(ends) >= READ_ENDS_MAX:
+                del ends[next(iter(ends))]
+            ends[end.offset] = end
 
     def _aborted_in(self, offset: int, found: LogRead) -> list[AbortedTxn]:
         """The aborted transactions that may have records among those found: a reader has to leave them out."""
@@ -676,8 +700,9 @@ class Log:
     def _plan_roll_flush(self, offset: int, snapshot: str | None) -> SyncPlan | None:
         if self.is_closed or self.log_dir.is_offline:
             return None
-        plan = self.plan_flush(offset)
-        if plan is not None and snapshot is not None and self._world.disk.exists(snapshot):
+        # The snapshot is synced even when a flush has come first: retention may soon remove what it was made from.
+        plan = self.plan_flush(offset) or SyncPlan(self._world.disk)
+        if snapshot is not None and self._world.disk.exists(snapshot):
             plan.files.append(self._world.disk.open(snapshot))
             snapshot_file = plan.files[-1]
             on_done = plan.on_done
@@ -764,6 +789,7 @@ class Log:
                 return False
             log.info("[Log %s] Truncating to offset %d", self.partition, offset)
             self.truncation_count += 1
+            self._read_ends.clear()
             if self.segments.first.base_offset > offset:
                 self._restart_at(offset, log_start_offset=offset)
                 return True
@@ -788,6 +814,7 @@ class Log:
         """Drop everything and begin again at `offset`."""
         self._check_usable()
         self.truncation_count += 1
+        self._read_ends.clear()
         try:
             self._restart_at(offset, log_start_offset=offset if log_start_offset is None else log_start_offset)
         except OSError as error:
@@ -864,6 +891,7 @@ class Log:
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
         """Put `.cleaned` segments in the place of the ones they were made from, so that no crash loses either."""
         self._check_usable()
+        self._read_ends.clear()
         try:
             dropped = swap_in(self._world.disk, self.directory, self.segments, new, old, self._chores, self.config)
             self._drop_snapshots(dropped)
@@ -873,6 +901,7 @@ class Log:
     def split_segment(self, segment: Segment) -> None:
         """Replace a segment whose offsets span more than an index can hold by as many as they need."""
         self._check_usable()
+        self._read_ends.clear()
         try:
             split_segment(self._world, segment, self.segments, self.config, self._chores)
         except OSError as error:

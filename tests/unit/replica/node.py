@@ -1,0 +1,225 @@
+"""A broker's data side in a virtual world: metadata records in, partitions and handlers to try, time to move."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from ottla.config import BrokerConfig
+from ottla.errors import KafkaError
+from ottla.metadata import LATEST_METADATA_VERSION, METADATA_VERSION, Image, ImageBuilder
+from ottla.replica import Partition, ReplicaManager
+from ottla.server import Broker, Connection, RequestContext
+from ottla.server.fetch_session import FetchSessions
+from ottla.sim import VirtualNodeWorld, virtual_node_world
+from ottla.types import Uuid
+from ottla.wire import Message, decode, encode, request_class
+from ottla.wire.metadata import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.wire.metadata.brokers import BrokerEndpoint
+from ottla.world import Address, NodeWorld
+
+NODE_ID = 1
+LISTENER = "PLAINTEXT"
+TOPIC_CONFIG, BROKER_CONFIG = 2, 4
+
+
+def topic_id(name: str) -> Uuid:
+    """The id that a test's topic of that name has, unless the test gives another."""
+    return Uuid((name.encode() + 16 * b"\1")[:16])
+
+
+def directory_id(path: str) -> Uuid:
+    return Uuid((path[::-1].encode() + 16 * b"\2")[:16])
+
+
+class Controller:
+    """Answers what a test has prepared, by the class of the request."""
+
+    leader_id = NODE_ID
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.answers: dict[type[Message], Callable[[Any], Message | KafkaError]] = {}
+
+    async def send(self, request: Message, *, version: int) -> Message:
+        self.sent.append(request)
+        answer = self.answers[type(request)](request)
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+
+class TestNode:
+    """One node's replicas, with handlers called as the session calls them: from bytes, with a lent frame."""
+
+    __test__ = False
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        world: NodeWorld | None = None,
+        directories: Iterable[str] = ("/logs",),
+        image: Image | None = None,
+    ) -> None:
+        virtual = None
+        if world is None:
+            world = virtual = virtual_node_world(1)
+        self.world = world
+        self.virtual: VirtualNodeWorld | None = virtual
+        self.directories = list(directories)
+        self.config = BrokerConfig(
+            {
+                "node.id": NODE_ID,
+                "process.roles": "broker,controller",
+                "controller.quorum.voters": f"{NODE_ID}@localhost:9093",
+                "controller.listener.names": "CONTROLLER",
+                "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+                "log.dirs": ",".join(self.directories),
+                **(settings or {}),
+            }
+        )
+        self.assigned: list[tuple[Uuid, int, Uuid]] = []
+        self.failed_directories: list[str] = []
+        self.replicas = ReplicaManager.create(
+            world,
+            self.config,
+            NODE_ID,
+            directory_ids={path: directory_id(path) for path in self.directories},
+            on_assigned=lambda *told: self.assigned.append(told),
+            on_directory_failed=lambda one: self.failed_directories.append(one.path),
+        )
+        self.controller = Controller()
+        self.image = image or Image("cluster")
+        self.broker = Broker(
+            config=self.config,
+            world=world,
+            node_id=NODE_ID,
+            cluster_id="cluster",
+            image=self.image,
+            replicas=self.replicas,
+            controller=self.controller,
+            fetch_sessions=FetchSessions(world, self.config.max_incremental_fetch_session_cache_slots),
+        )
+        self.connection = Connection("broker", LISTENER, Address("127.0.0.1", 4711))
+        self.publish(
+            FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST_METADATA_VERSION),
+            RegisterBrokerRecord(
+                broker_id=NODE_ID,
+                broker_epoch=7,
+                fenced=False,
+                end_points=[BrokerEndpoint(LISTENER, "host-1", 9092, 0)],
+            ),
+            RegisterBrokerRecord(
+                broker_id=2,
+                broker_epoch=8,
+                fenced=False,
+                rack="r2",
+                end_points=[BrokerEndpoint(LISTENER, "host-2", 9092, 0)],
+            ),
+        )
+
+    # Metadata
+
+    def publish(self, *records: Message) -> None:
+        """Let these records be committed, and everybody told."""
+        builder = ImageBuilder(self.image)
+        builder.replay_all(records)
+        delta, self.image = builder.build(
+            offset=self.image.offset + len(records), epoch=1, timestamp_ms=self.world.clock.now_ms()
+        )
+        self.replicas.on_metadata(delta, self.image)
+        self.broker.on_metadata(delta, self.image)
+
+    def create_topic(
+        self,
+        name: str = "t",
+        partitions: int = 1,
+        *,
+        uuid: Uuid | None = None,
+        replicas: tuple[int, ...] = (NODE_ID,),
+        isr: tuple[int, ...] | None = None,
+        leader: int | None = None,
+        leader_epoch: int = 0,
+        directory: str | Uuid | None = None,
+        **configs: object,
+    ) -> Partition | None:
+        """Make a topic with the settings given (`segment_bytes=...`); returns its first partition if it is here."""
+        uuid = uuid or topic_id(name)
+        where = directory if isinstance(directory, Uuid) else directory_id(directory or self.directories[0])
+        records: list[Message] = [TopicRecord(name=name, topic_id=uuid)]
+        records += [
+            ConfigRecord(TOPIC_CONFIG, name, key.replace("_", "."), str(value)) for key, value in configs.items()
+        ]
+        records += [
+            PartitionRecord(
+                partition_id=index,
+                topic_id=uuid,
+                replicas=list(replicas),
+                isr=list(replicas if isr is None else isr),
+                leader=replicas[0] if leader is None else leader,
+                leader_epoch=leader_epoch,
+                directories=[where if replica == NODE_ID else directory_id("/other") for replica in replicas],
+            )
+            for index in range(partitions)
+        ]
+        self.publish(*records)
+        return self.replicas.by_name.get(name, {}).get(0)
+
+    def delete_topic(self, name: str = "t", *, uuid: Uuid | None = None) -> None:
+        self.publish(RemoveTopicRecord(topic_id=uuid or topic_id(name)))
+
+    def change_partition(self, name: str, index: int, **changes: Any) -> None:
+        self.publish(PartitionChangeRecord(partition_id=index, topic_id=topic_id(name), **changes))
+
+    def set_config(self, name: str, key: str, value: str | None, *, kind: int = TOPIC_CONFIG) -> None:
+        self.publish(ConfigRecord(kind, name, key, value))
+
+    def partition(self, name: str = "t", index: int = 0) -> Partition:
+        return self.replicas.by_name[name][index]
+
+    # Requests
+
+    def begin(self, request: Message, version: int, *, client_id: str = "test") -> Any:
+        """What the handler of `request` returns: a response, something to wait for, or nothing."""
+        api_key = request.schema.api_key
+        assert api_key is not None, f"{request} is no request"
+        cls = request_class(api_key)
+        module = importlib.import_module(cls.__module__.replace("ottla.wire.messages.", "ottla.server.handlers."))
+        read = decode(cls, version, memoryview(bytearray(encode(request, version))))
+        context = RequestContext(
+            api_key, version, 1, client_id, self.connection, self.broker, self.world.clock.now_ms()
+        )
+        try:
+            answer = module.handle(context, read)
+        except KafkaError as error:
+            return module.failed(read, error, version)
+        return answer
+
+    def send(self, request: Message, version: int, *, client_id: str = "test") -> Any:
+        """The response, waited for; as a client reads it."""
+        answer = self.begin(request, version, client_id=client_id)
+        if answer is None or isinstance(answer, Message):
+            return answer
+        return self.wait(answer)
+
+    def wait(self, answer: Awaitable[Any]) -> Any:
+        assert self.virtual is not None, "only virtual time can be waited for here"
+        return self.virtual.loop.run_until_complete(answer)
+
+    def run_ms(self, duration_ms: float) -> None:
+        """Let time pass, and everything happen that is due."""
+        assert self.virtual is not None, "only virtual time can be moved"
+        self.virtual.loop.run_until_complete(self.virtual.tasks.sleep_ms(duration_ms))
+
+    def stop(self) -> None:
+        self.replicas.logs.shutdown()
