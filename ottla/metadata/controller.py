@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.config import BrokerConfig
 from ottla.errors import UnknownTopicOrPartition, UnsupportedVersion
@@ -29,7 +29,6 @@ from ottla.metadata.control.reassignments import Reassignments
 from ottla.metadata.control.replica_dirs import ReplicaDirs
 from ottla.metadata.control.state import ControlState
 from ottla.metadata.topic_names import CLUSTER_METADATA_TOPIC
-from ottla.raft import CommittedBatch
 from ottla.wire import Message
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.wire.messages.alter_configs import AlterConfigsRequest
@@ -58,6 +57,9 @@ from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, Unreg
 from ottla.wire.messages.update_features import UpdateFeaturesRequest
 from ottla.wire.metadata import NoOpRecord, VersionedRecord
 from ottla.world import NodeWorld, Promise
+
+if TYPE_CHECKING:
+    from ottla.raft import CommittedBatch
 
 log = logging.getLogger(__name__)
 

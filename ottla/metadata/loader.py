@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.metadata.builder import ImageBuilder, ReplayError
 from ottla.metadata.delta import Delta, between
 from ottla.metadata.image import Image
-from ottla.raft import CommittedBatch
 from ottla.wire import Message
 from ottla.wire.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord, VersionedRecord
+
+if TYPE_CHECKING:
+    from ottla.raft import CommittedBatch
 
 log = logging.getLogger(__name__)
 

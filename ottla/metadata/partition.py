@@ -26,6 +26,10 @@ class LeaderRecoveryState(IntEnum):
     RECOVERING = 1
 
 
+# Looked up, because calling an enum costs more than the rest of a field.
+_RECOVERY_STATES = tuple(LeaderRecoveryState)
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
     """One partition. `replicas` begins with the preferred leader and `directories` runs beside it."""
@@ -52,7 +56,7 @@ class PartitionImage:
             leader=record.leader,
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
-            leader_recovery_state=LeaderRecoveryState(record.leader_recovery_state),
+            leader_recovery_state=_RECOVERY_STATES[record.leader_recovery_state],
             adding=tuple(record.adding_replicas),
             removing=tuple(record.removing_replicas),
             elr=tuple(record.eligible_leader_replicas or ()),
@@ -96,7 +100,7 @@ class PartitionImage:
             leader_epoch=self.leader_epoch + has_new_leader,
             partition_epoch=self.partition_epoch + 1,
             leader_recovery_state=(
-                self.leader_recovery_state if recovery == NO_RECOVERY_CHANGE else LeaderRecoveryState(recovery)
+                self.leader_recovery_state if recovery == NO_RECOVERY_CHANGE else _RECOVERY_STATES[recovery]
             ),
             adding=self.adding if record.adding_replicas is None else tuple(record.adding_replicas),
             removing=self.removing if record.removing_replicas is None else tuple(record.removing_replicas),

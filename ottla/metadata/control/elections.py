@@ -65,7 +65,7 @@ class Elections:
             may_lead=may_lead,
             default_directory=self.default_directory,
             metadata_version=self._features.metadata_version,
-            min_isr=self.effective_min_isr(topic),
+            min_isr=self.effective_min_isr(topic) if min_isr is None else min_isr,
             has_elr=self._features.has_elr,
         )
 
@@ -194,10 +194,16 @@ class Elections:
             return broker_id == come or self._brokers.is_active(broker_id)
 
         records = []
+        # By topic: a broker may have thousands of partitions, and their topics' settings are the same for each.
+        settings: dict[Uuid, tuple[int, bool]] = {}
         for key in partitions:
             topic, partition = self._topics.partition(key)
-            changer = self.changer(topic, key.partition, is_alive=is_alive)
-            if self._configs.allows_unclean_election(topic.name):
+            known = settings.get(topic.id)
+            if known is None:
+                allows_unclean = self._configs.allows_unclean_election(topic.name)
+                known = settings[topic.id] = (self.effective_min_isr(topic), allows_unclean)
+            changer = self.changer(topic, key.partition, is_alive=is_alive, min_isr=known[0])
+            if known[1]:
                 changer.election = Election.UNCLEAN
             if unclean != NO_LEADER:
                 changer.unclean_shutdown_replicas = (unclean,)

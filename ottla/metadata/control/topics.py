@@ -47,6 +47,8 @@ class PartitionIndex(Generic[K]):
 
     def move(self, partition: PartitionId, old: tuple[K, ...], new: tuple[K, ...]) -> None:
         """The partition was under the keys `old` and belongs under `new`."""
+        if old == new:
+            return
         for key in old:
             if key not in new:
                 self._sets[key].pop(partition, None)
@@ -160,7 +162,8 @@ class TopicControl:
         self.in_isr.move(key, () if old is None else old.isr, () if new is None else new.isr)
         self.in_elr.move(key, () if old is None else old.elr, () if new is None else new.elr)
         self.led_by.move(key, () if old is None else (old.leader,), () if new is None else (new.leader,))
-        self.in_directory.move(key, _real_directories(old), _real_directories(new))
+        if old is None or new is None or old.directories is not new.directories:
+            self.in_directory.move(key, _real_directories(old), _real_directories(new))
 
 
 def _flag(marked: UndoDict[PartitionId, None], key: PartitionId, is_so: bool) -> None:
