@@ -7,7 +7,7 @@ start to where the first one got, and copies what stays into new segments, which
 Promises:
 - The log is not changed but by `Log.replace_segments`, with segments that are whole and synced; a crash at any point
   leaves the old records or the new ones. A run that does not get to its end leaves no file behind.
-- A step reads about `step_bytes` of log, or one larger batch. Between two steps anything may happen to the log:
+- A step reads at most about `step_bytes` of log, or one larger batch. Between two steps anything may happen to the log:
   appends and reads go on; a truncation, a deletion, another policy ends the run with `CleaningAborted`.
 - A damaged batch is never copied: its checksum is checked before anything is decided by it.
 
@@ -37,6 +37,9 @@ from ottla.world import World
 
 STEP_BYTES = 256 * 1024
 """Half of the default `log.cleaner.io.buffer.size`: some milliseconds of work."""
+
+RECORD_BYTES = 100
+"""What a record counts for at least: compression makes little of many, and each takes its two microseconds."""
 
 
 class CleaningAborted(Exception):
@@ -274,7 +277,7 @@ class Cleaning:
             yield batch
             expected_offset = batch.next_offset
             position = place + batch.size
-            self._bytes_left -= batch.size
+            self._bytes_left -= max(batch.size, batch.record_count * RECORD_BYTES)
             if self._bytes_left <= 0:
                 yield None
         if position < segment.size:
