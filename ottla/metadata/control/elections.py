@@ -50,8 +50,16 @@ class Elections:
         self._configs = configs
         self._features = features
 
-    def changer(self, topic: Topic, index: int, *, is_alive: Callable[[int], bool] | None = None) -> PartitionChanger:
-        """A change of a partition. `is_alive` says which brokers to count on, where that is about to change."""
+    def changer(
+        self,
+        topic: Topic,
+        index: int,
+        *,
+        is_alive: Callable[[int], bool] | None = None,
+        min_isr: int | None = None,
+    ) -> PartitionChanger:
+        """A change of a partition. `is_alive` says which brokers to count on, where that is about to change;
+        `min_isr` is the topic's effective one, where it has been asked for already."""
         alive = self._brokers.is_active if is_alive is None else is_alive
         partition = topic.partitions[index]
 
