@@ -428,6 +428,15 @@ def test_segments_of_full_size_stay_apart() -> None:
     assert len(bases) > 3
 
 
+def test_a_preallocated_segment_gives_back_what_it_does_not_need() -> None:
+    test = compacted(preallocate=True, internal_segment_bytes=4096)
+    put(test, ("a", "1"), ("a", "2"))
+    test.log.roll()
+    clean(test)
+    assert len(test.file(".log")) == test.log.segments.first.size < 100
+    assert rows(test.log) == [(1, "a", "2")]
+
+
 def test_old_files_are_marked_and_go_after_the_delay() -> None:
     test = compacted(file_delete_delay_ms=1000)
     put(test, ("a", "1"))
