@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-_BUCKETS = 25
+_BUCKETS = 33
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 Tags = Mapping[str, str]
@@ -40,15 +40,19 @@ class Histogram:
         self.buckets = [0] * _BUCKETS
 
     def update(self, value: int) -> None:
-        self.count += 1
-        if value > 0:
-            self.total += value
+        self.update_many(value, 1)
+
+    def update_many(self, value: int, count: int) -> None:
+        """The same value `count` times; one below zero counts as zero."""
+        self.count += count
+        if value > 0 and count:
+            self.total += value * count
             if value > self.largest:
                 self.largest = value
             length = value.bit_length()
-            self.buckets[length if length < _BUCKETS else _BUCKETS - 1] += 1
+            self.buckets[length if length < _BUCKETS else _BUCKETS - 1] += count
         else:
-            self.buckets[0] += 1
+            self.buckets[0] += count
 
     def quantile(self, fraction: float) -> int:
         """A value that at least `fraction` of all values do not exceed."""
@@ -62,17 +66,44 @@ class Histogram:
 
 
 class ApiMetrics:
-    """What is counted of one version of one API; all versions of an API share its histograms."""
+    """What is counted of one version of one API; all versions of an API share its histograms.
 
-    __slots__ = ("errors", "local_time_ms", "request_bytes", "requests", "response_bytes", "total_time_ms")
+    A session counts a request with three additions (`requests`, `sizes`, `instant`); `settle` takes the last two over
+    into the histograms before anybody looks.
+    """
+
+    __slots__ = (
+        "errors",
+        "instant",
+        "local_time_ms",
+        "request_bytes",
+        "requests",
+        "response_bytes",
+        "sizes",
+        "total_time_ms",
+    )
 
     def __init__(self, total_time_ms: Histogram, local_time_ms: Histogram, request_bytes: Histogram) -> None:
         self.requests = 0
+        self.instant = 0
+        """Requests answered in less than a millisecond."""
+        self.sizes = [0] * 32
+        """How many requests had a size of that many bits: a frame has at most 31."""
         self.response_bytes = 0
         self.total_time_ms = total_time_ms
         self.local_time_ms = local_time_ms
         self.request_bytes = request_bytes
         self.errors: dict[str, int] = {}
+
+    def settle(self) -> None:
+        self.total_time_ms.update_many(0, self.instant)
+        self.local_time_ms.update_many(0, self.instant)
+        self.instant = 0
+        for bits, count in enumerate(self.sizes):
+            if count:
+                # A size is known to its bits: three quarters of the largest of them is right on average.
+                self.request_bytes.update_many(3 << bits >> 2, count)
+                self.sizes[bits] = 0
 
     def count_error(self, name: str, count: int = 1) -> None:
         self.errors[name] = self.errors.get(name, 0) + count
@@ -136,6 +167,8 @@ class Metrics:
     def exposition(self) -> str:
         """All metrics in Prometheus' text form, version 0.0.4."""
         page = _Page()
+        for api in self._apis.values():
+            api.settle()
         for (name, version), api in self._apis.items():
             tags = {"request": name, "version": str(version)}
             page.add("kafka.network:type=RequestMetrics,name=RequestsPerSec", "counter", tags, api.requests)

@@ -267,7 +267,7 @@ class Session:
             return True
         metrics = route.metrics
         metrics.requests += 1
-        metrics.request_bytes.update(size)
+        metrics.sizes[size.bit_length()] += 1
         started_ms = self.active_ms
         context = RequestContext(
             route.api.key, route.version, correlation_id, client_id, self.connection, port.broker, port.clock.now_ms()
@@ -288,8 +288,11 @@ class Session:
             else:
                 self._encode(route, request, correlation_id, answer)
             elapsed_ms = port.clock.monotonic_ms() - started_ms
-            metrics.total_time_ms.update(elapsed_ms)
-            metrics.local_time_ms.update(elapsed_ms)
+            if elapsed_ms:
+                metrics.total_time_ms.update(elapsed_ms)
+                metrics.local_time_ms.update(elapsed_ms)
+            else:
+                metrics.instant += 1
         elif answer is not None:
             self._wait(_Waiting(route, request, correlation_id, started_ms), answer)
         return True
