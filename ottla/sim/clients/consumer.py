@@ -248,7 +248,9 @@ class Consumer(Client):
             return
         if error is OffsetOutOfRange:
             is_cut = history.truncations != position.truncations
-            position.truncations = history.truncations
+            if is_cut:
+                position.truncations = history.truncations
+                position.high_watermark = 0
             if not is_cut and (position.offset or 0) >= history.deleted_to:
                 raise Violation(f"{self.name}: {history} has no offset {position.offset}")
         elif not error.retriable and error.name != "KAFKA_STORAGE_ERROR":

@@ -40,8 +40,6 @@ class Outgoing:
 
     values: list[Value]
     data: bytes
-    truncations: int
-    """How often the partition had lost records when this was first sent."""
     is_in_flight: bool = False
     attempts: int = 0
 
@@ -53,6 +51,8 @@ class Lane:
     topic: Topic
     history: PartitionHistory
     outgoing: deque[Outgoing]
+    truncations: int
+    """How often the partition had lost records when this producer began there."""
     next_sequence: int = 0
     retry_ms: int = 0
     must_resend: bool = False
@@ -112,7 +112,7 @@ class Producer(Client):
             for index in range(topic.partition_count):
                 if (topic.id, index) not in self._lanes:
                     history = self.history.partition(topic.name, topic.id, index)
-                    self._lanes[topic.id, index] = Lane(topic, history, deque())
+                    self._lanes[topic.id, index] = Lane(topic, history, deque(), history.truncations)
 
     async def _init_producer_id(self) -> None:
         try:
@@ -155,7 +155,7 @@ class Producer(Client):
             base_sequence=lane.next_sequence if self.is_idempotent else NO_SEQUENCE,
         )
         lane.next_sequence += len(values)
-        batch = Outgoing(values, data, lane.history.truncations)
+        batch = Outgoing(values, data)
         if self.acks:
             lane.outgoing.append(batch)
         self._send(link, lane, batch)
@@ -222,6 +222,8 @@ class Producer(Client):
         self.history.on_acknowledged(lane.history, base_offset, batch.values)
 
     def _on_error(self, lane: Lane, batch: Outgoing, error: type[KafkaError]) -> None:
+        if batch not in lane.outgoing:
+            return  # given up meanwhile
         self.trace(f"{self.name}: {lane.history} answers {error.name}")
         self.history.count(f"produce: {error.name}")
         if lane.topic.id in self.history.doomed:
@@ -230,16 +232,17 @@ class Producer(Client):
             del self._lanes[lane.topic.id, lane.history.index]
             return
         if error.code in _LOST_STATE:
-            if lane.outgoing and batch is not lane.outgoing[0]:
+            if batch is not lane.outgoing[0]:
                 self._try_again(lane)  # one before it failed, so this one came out of order
                 return
-            if lane.history.truncations == batch.truncations:
+            if lane.history.truncations == lane.truncations:
                 raise Violation(f"{self.name}: {lane.history} answers {error.name} to batch {batch.values[0]}")
             # A power loss took what came before: the rest is given up, and a new producer begins.
             self.trace(f"{self.name} begins anew at {lane.history}")
             for one in self._lanes.values():
                 one.outgoing.clear()
                 one.next_sequence = 0
+                one.truncations = one.history.truncations
                 one.must_resend = False
             self._producer = None
             return
