@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +15,13 @@ from ottla.errors import NotController, UnknownServerError
 from ottla.server import CloseConnection, RequestContext
 from ottla.server.session import FLUSH_MIN, OVERLAP_MAX, REQUESTS_MAX
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.metadata import MetadataRequest
-from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.world.system import SystemDisk
 from tests.unit.server.fake_handlers import route
 from tests.unit.server.nodes import Client, Server, request_frame, serve
 
@@ -364,3 +369,86 @@ FLOOD = bytes(request_frame(MetadataRequest([]), 1, client_id="c" * 20_000))
 async def _drain(client: Client) -> None:
     while await client.loop.sock_recv(client.sock, 1 << 20):
         pass
+
+
+class Records:
+    """Record bytes that are sent from a file."""
+
+    def __init__(self, file: Any, position: int, size: int) -> None:
+        self.file, self.position, self.size = file, position, size
+
+    def read(self) -> bytes:
+        data: bytes = self.file.read_at(self.position, self.size)
+        return data
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@pytest.mark.parametrize("may_wait", [False, True])
+def test_records_leave_from_their_files_between_other_responses(may_wait: bool, tmp_path: Path) -> None:
+    """Sizes around the one up to which a slice is copied and the one up to which it is read in one piece."""
+    content = random.Random(4).randbytes(3_000_000)
+    (tmp_path / "log").write_bytes(content)
+
+    async def test(server: Server) -> None:
+        file = SystemDisk().open(str(tmp_path / "log"), read_only=True)
+        sizes = [0, 1, 512, 513, 5000, 40_000, 700_000, 2_000_000]
+
+        def fetch(context: RequestContext, request: FetchRequest) -> Any:
+            partitions = [PartitionData(partition_index=index, records=Records(file, index, size))
+                          for index, size in enumerate(sizes[: request.max_wait_ms])]  # fmt: skip
+            response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+            return later(response) if may_wait else response
+
+        async def later(response: FetchResponse) -> FetchResponse:
+            await asyncio.sleep(0)
+            return response
+
+        route(server.broker, "Fetch", 12, fetch)
+        client = await server.client()
+        small, wanted = ApiVersionsRequest(), [1, 3, 5, 8, 2]
+        frames = b""
+        for number, count in enumerate(wanted):
+            frames += request_frame(small, 0, 2 * number)
+            frames += request_frame(FetchRequest(max_wait_ms=count), 12, 2 * number + 1)
+        await client.send_raw(frames)
+        for number, count in enumerate(wanted):
+            assert (await client.receive(small, 0, 2 * number)).error_code == 0
+            response = await client.receive(FetchRequest(), 12, 2 * number + 1)
+            got = [bytes(p.records) for p in response.responses[0].partitions]
+            assert got == [content[index : index + size] for index, size in enumerate(sizes[:count])]
+        file.close()
+
+    serve(test)
+
+
+@pytest.mark.parametrize("size", [10, 60_000, 300_000, 3_000_000])
+def test_a_produce_frame_is_lent_to_be_changed_in_place_and_any_other_may_be_kept(size: int) -> None:
+    async def test(server: Server) -> None:
+        kept: list[Any] = []
+        seen: list[bytes] = []
+
+        def produce(context: RequestContext, request: ProduceRequest) -> Any:
+            records = request.topic_data[0].partition_data[0].records
+            assert isinstance(records, memoryview)
+            seen.append(bytes(records))
+            records[:1] = b"!"
+            return ProduceResponse()
+
+        def push(context: RequestContext, request: PushTelemetryRequest) -> Any:
+            kept.append(request.metrics)
+            return PushTelemetryResponse()
+
+        route(server.broker, "Produce", 9, produce)
+        route(server.broker, "PushTelemetry", 0, push)
+        client, other = await server.client(), await server.client()
+        sent = [bytes([number]) * size for number in range(1, 5)]
+        for data in sent:
+            partition = PartitionProduceData(records=data)
+            await client.ask(ProduceRequest(topic_data=[TopicProduceData("t", partition_data=[partition])]), 9)
+            await other.ask(PushTelemetryRequest(metrics=data), 0)
+        assert seen == sent
+        assert [bytes(data) for data in kept] == sent
+
+    serve(test)
