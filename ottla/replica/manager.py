@@ -173,6 +173,9 @@ class ReplicaManager:
         """Make this node's partitions what `image` says."""
         is_first = self.image is None
         self.image = image
+        # First what goes: a topic made anew has the name of the old one, and the old one's settings end with it.
+        for topic in delta.deleted_topics.values():
+            self._delete_topic(topic)
         if is_first or any(kind in (TOPIC, BROKER) for kind, _ in delta.changed_configs):
             has_new_defaults = self.topic_configs.update(image)
             if is_first or has_new_defaults:
@@ -182,9 +185,6 @@ class ReplicaManager:
                 self.check_directories()
             else:
                 self._apply_configs(delta, for_all=has_new_defaults)
-        # First what goes: a topic made anew has the name of the old one.
-        for topic in delta.deleted_topics.values():
-            self._delete_topic(topic)
         if is_first:
             for topic in image.topics.by_id.values():
                 self._apply_topic(topic, dict(topic.partitions))
@@ -272,7 +272,7 @@ class ReplicaManager:
         if found is None:
             directory = None
             for path, known in self.directory_ids.items():
-                if known == directory_id:
+                if known == directory_id and path not in self._failed:
                     directory = path
             is_chosen = directory_id not in (UNASSIGNED, MIGRATING)
             if directory is None and is_chosen and (self._failed or directory_id == LOST):
