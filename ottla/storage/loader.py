@@ -282,9 +282,11 @@ class _Loader:
         )
 
         def on_batch(batch: Batch) -> None:
-            latest = self.epochs.latest_epoch
-            if batch.leader_epoch >= 0 and (latest is None or batch.leader_epoch > latest):
-                self.epochs.assign(batch.leader_epoch, batch.base_offset)
+            # The records are the truth. The file may know of epochs whose records a crash has taken, and may have
+            # forgotten those below a log start that it has taken back.
+            epoch, offset = batch.leader_epoch, max(batch.base_offset, self.checkpointed_start)
+            if 0 <= epoch != self.epochs.epoch_for_offset(offset) and offset <= batch.last_offset:
+                self.epochs.assign(epoch, offset)
             replay_batch(producers, batch, segment)
 
         cut = segment.recover(on_batch)

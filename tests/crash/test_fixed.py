@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.config import LogConfig
-from ottla.records import Row, build_batch
+from ottla.records import ControlType, EndTransactionMarker, Row, build_batch, end_transaction_batch
 from ottla.sim import SimulatedCrash, VirtualClock, VirtualDisk
-from ottla.storage import Isolation, Log, LogManager
+from ottla.storage import AppendOrigin, Isolation, Log, LogManager
 from ottla.storage.cleaner_manager import CleanerManager
 from ottla.types import TopicPartition, Uuid
 from ottla.world import World
@@ -277,3 +277,16 @@ def test_a_power_cut_after_compaction_left_neither_the_new_value_of_a_key_nor_th
             step.sync.run()
     node.cut_power()
     assert b"k0" in {row[2] for row in node.rows()}
+
+
+def test_the_epochs_of_records_were_forgotten_with_a_log_start_that_a_crash_took_back() -> None:
+    node = Node()
+    node.create()
+    node.append(10, leader_epoch=2)
+    node.log.flush()
+    node.append(5, leader_epoch=2)
+    node.log.delete_records(12)
+    node.append(leader_epoch=3)
+    node.cut_power()
+    assert (node.log.log_start_offset, node.log.log_end_offset) == (0, 10)
+    assert node.log.epochs.entries == [(2, 0)]
