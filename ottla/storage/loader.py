@@ -276,7 +276,8 @@ class _Loader:
         rebuild_producer_state(
             producers,
             self.segments,
-            log_start_offset=self.checkpointed_start,
+            # A snapshot from below the first segment would lack what was deleted between the two.
+            log_start_offset=max(self.checkpointed_start, self.segments.first.base_offset),
             end_offset=segment.base_offset,
             now_ms=self.world.clock.now_ms(),
         )

@@ -290,3 +290,35 @@ def test_the_epochs_of_records_were_forgotten_with_a_log_start_that_a_crash_took
     node.cut_power()
     assert (node.log.log_start_offset, node.log.log_end_offset) == (0, 10)
     assert node.log.epochs.entries == [(2, 0)]
+
+
+def test_a_snapshot_from_below_deleted_segments_kept_the_node_from_starting() -> None:
+    """It said that a transaction was open, and the marker that had ended it was in a segment that is gone."""
+    node = Node(retention_bytes=0)
+    node.create()
+    rows = [(0, START_MS, b"k", b"v", ())]
+    guard = node.log.producers.start_verification(
+        7, sequence=0, producer_epoch=0, supports_epoch_bump=False, now_ms=START_MS
+    )
+    first = build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    node.log.append_as_leader(first, leader_epoch=0, verification_guard=guard)
+    node.log.roll()
+    path = f"{node.log.directory}/00000000000000000001.snapshot"
+    stale = node.disk.read(path)
+    commit = EndTransactionMarker(ControlType.COMMIT, 0)
+    marker = end_transaction_batch(commit, producer_id=7, producer_epoch=0, timestamp=START_MS)
+    node.log.append_as_leader(marker, leader_epoch=0, origin=AppendOrigin.COORDINATOR, transaction_version=1)
+    node.log.roll()
+    node.log.update_high_watermark(2)
+    node.manager.delete_old_segments()
+    second = build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=1)
+    node.log.append_as_leader(second, leader_epoch=0)
+    node.log.flush()
+    file = node.disk.open(path, create=True)  # its removal did not arrive, and the newer snapshot did not either
+    file.write_at(0, stale)
+    file.sync()
+    node.disk.remove(f"{node.log.directory}/00000000000000000002.snapshot")
+    node.disk.sync_dir(node.log.directory)
+    node.cut_power()
+    assert node.offsets() == [2]
+    assert node.log.producers.producers[7].txn_first_offset is None
