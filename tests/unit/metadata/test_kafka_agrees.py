@@ -1,26 +1,36 @@
-"""Kafka's own classes decide as ours do: thousands of random partitions in random trouble.
+"""Kafka's own classes decide as ours do: thousands of random partitions in random trouble, and whole images.
 
-`PartitionChanges.java` puts the questions to them; one process answers all of them.
+`PartitionChanges.java` and `ImageOracle.java` put the questions to them; one process answers all of a test.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from ottla.metadata import LeaderRecoveryState, MetadataVersion, PartitionImage
+from ottla.metadata import Image, ImageBuilder, LeaderRecoveryState, MetadataVersion, PartitionImage
 from ottla.metadata.control.partition_change import Election, PartitionChanger
 from ottla.types import Uuid
 from ottla.wire.json_form import to_json
+from ottla.wire.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    VersionedRecord,
+    read_record,
+    write_record,
+)
 from tests.support.kafka import run_java
+from tests.unit.metadata.test_image import everything
+from tests.unit.metadata.test_random_histories import History
 
 pytestmark = pytest.mark.java
 
 QUESTIONER = Path(__file__).with_name("PartitionChanges.java")
+ORACLE = Path(__file__).with_name("ImageOracle.java")
 CASE_COUNT = 6000
 
 
@@ -167,3 +177,55 @@ def test_kafka_changes_random_partitions_as_we_do(tmp_path: Path) -> None:
     assert len(cases) > CASE_COUNT / 2
     assert sum(answer == "none" for answer in answers) < len(cases) / 2, "most cases change something"
     assert not wrong, f"{len(wrong)} of {len(cases)} differ\n" + "\n".join(wrong[:5])
+
+
+def canonical(record: VersionedRecord) -> str:
+    """A record as text, with lists in order that Kafka keeps in hash tables."""
+    form = to_json(*record)
+    for name in ("features", "entity", "endPoints"):
+        if name in form:
+            form[name] = sorted(form[name], key=json.dumps)
+    return f"{record.record.schema.name}.{record.version} {json.dumps(form, sort_keys=True)}"
+
+
+def random_log() -> list[list[VersionedRecord]]:
+    """The batches that the controller has written in a random history, without the marks of transactions."""
+    history = History(78)
+    for _ in range(200):
+        history.step()
+    history.close()
+    marks = (BeginTransactionRecord, EndTransactionRecord)
+    return [
+        [record for record in batch.records if not isinstance(record.record, marks)]
+        for batch in history.cluster.quorum.batches
+    ]
+
+
+def every_kind() -> list[list[VersionedRecord]]:
+    return [[VersionedRecord(record, record.schema.versions.last)] for record in everything()]
+
+
+@pytest.mark.parametrize("make", [random_log, every_kind])
+def test_kafka_makes_the_same_image_and_writes_the_same_snapshot(
+    make: Callable[[], list[list[VersionedRecord]]], tmp_path: Path
+) -> None:
+    log = make()
+    given, written = tmp_path / "records", tmp_path / "image"
+    given.write_text("\n".join("".join(write_record(*record).hex() + "\n" for record in batch) for batch in log) + "\n")
+    run = run_java(str(ORACLE), [str(given), str(written)])
+    assert run.returncode == 0, run.stderr
+    theirs = [read_record(bytes.fromhex(line)) for line in written.read_text().splitlines()]
+    image = Image("cluster")
+    for batch in log:
+        builder = ImageBuilder(image)
+        builder.replay_all(record for record, _ in batch)
+        image = builder.build(offset=1, epoch=1, timestamp_ms=1)[1]
+    ours = list(image.records())
+    assert sorted(map(canonical, ours)) == sorted(map(canonical, theirs))
+    # The order of kinds is Kafka's too; within a kind Kafka's is that of a hash table.
+    assert _kinds(ours) == _kinds(theirs)
+    assert len(ours) > 15
+
+
+def _kinds(records: list[VersionedRecord]) -> list[str]:
+    return list(dict.fromkeys(record.schema.name for record, _ in records))
