@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -56,6 +56,8 @@ class Broker:
     dispatchers: dict[str, Dispatcher] = field(default_factory=dict)
     """By role (`broker`, `controller`): what each kind of listener serves, for ApiVersions to tell."""
 
+    when_configured: list[Callable[[BrokerConfig], object]] = field(default_factory=list)
+    """Called with the new settings when the metadata log has changed them."""
     topic_creation: TopicCreation = field(init=False)
     _static_config: BrokerConfig = field(init=False)
     _dynamic_config: DynamicConfig | None = field(init=False, default=None)
@@ -79,5 +81,7 @@ class Broker:
             self._dynamic_config = None
             changed = self.dynamic_config
             self.config = changed.current
+            for call in self.when_configured:
+                call(self.config)
             for name, reason in changed.ignored.items():
                 log.error("[Broker id=%d] The metadata log's value of %s is not used: %s", self.node_id, name, reason)

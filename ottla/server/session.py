@@ -87,6 +87,7 @@ class Session:
     __slots__ = (
         "_is_deferred",
         "_is_ending",
+        "_is_last",
         "_is_paused",
         "_out",
         "_parts",
@@ -116,6 +117,8 @@ class Session:
         """Requests begun and not answered, and answered ones behind them."""
         self._unsent_bytes = 0
         self._is_deferred = False
+        self._is_last = False
+        """No request is begun any more: the connection ends when those that wait are answered."""
         self._is_paused = False
         self._is_ending = False
         port.sessions[self] = None
@@ -160,6 +163,7 @@ class Session:
         """Send what is answered, then close."""
         if not self._is_ending:
             self._is_ending = True
+            self._waiting.clear()
             self._flush()
             self._stream.close()
 
@@ -176,7 +180,7 @@ class Session:
         served = 0
         is_stalled = False
         try:
-            while not self._is_ending and not self._stream.unsent_bytes and not self._is_deferred:
+            while not (self._is_last or self._is_ending or self._is_deferred or self._stream.unsent_bytes):
                 waiting = self._waiting
                 if waiting and (len(waiting) >= OVERLAP_MAX or not waiting[-1].route.may_overlap):
                     is_stalled = True
@@ -203,7 +207,7 @@ class Session:
             return
         except CloseConnection as error:
             log.debug("[SocketServer %s] Closing %s: %s", self._port.listener_name, self._stream.peer, error)
-            self.end()
+            self._end_when_answered()
             return
         except Exception:
             log.error("[SocketServer %s] Closing %s after a failure", self._port.listener_name, self._stream.peer,
@@ -222,7 +226,7 @@ class Session:
         A connection with a request that waits is read until something comes in behind it: most clients send nothing,
         and stopping and starting again would cost two system calls a request.
         """
-        if self._is_ending:
+        if self._is_ending or self._is_last:
             return
         is_blocked = self._is_deferred or self._stream.unsent_bytes > 0 or (is_stalled and self._reader.held_bytes > 0)
         if is_blocked != self._is_paused:
@@ -428,7 +432,20 @@ class Session:
             for part in queue.popleft().parts or ():
                 self._parts.append(part)
                 self._queued_bytes += len(part)  # type: ignore[arg-type]  # a slice has a length too
-        self._serve()
+        if self._is_last and not queue:
+            self.end()
+        else:
+            self._serve()
+
+    def _end_when_answered(self) -> None:
+        """What came before is answered, nothing after it is looked at."""
+        if not self._waiting:
+            self.end()
+        elif not self._is_last:
+            self._is_last = True
+            self._is_paused = True
+            self._stream.pause_reading()
+            self._flush()
 
     def _complain(self, kind: str, reason: str) -> None:
         """The peer cannot be understood: answer what it asked before, then close."""
@@ -436,7 +453,7 @@ class Session:
             kind, "[SocketServer %s] Closing the connection from %s: %s", self._port.listener_name, self._stream.peer,
             reason,
         )  # fmt: skip
-        self.end()
+        self._end_when_answered()
 
 
 class _Waiting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from ottla.config import BrokerConfig
 from ottla.net import ReceiveBuffer
 from ottla.server.broker import Broker
 from ottla.server.complaints import Complaints
@@ -40,6 +41,7 @@ class SocketServer:
         self._ports: dict[str, Port] = {}
         self._paused: dict[str, None] = {}
         self._sweep_timer: Timer | None = None
+        broker.when_configured.append(self.configure)
         broker.metrics.gauge("kafka.network:type=SocketServer,name=OpenConnections", lambda: self.limits.total)
 
     def listen(self, listener_name: str, host: str, port: int, *, role: str = "broker") -> Listener:
@@ -47,9 +49,7 @@ class SocketServer:
         dispatcher = self._dispatchers.get(role)
         if dispatcher is None:
             dispatcher = self._dispatchers[role] = Dispatcher(self._broker, role)
-        own_max = self._broker.config.originals.get(f"listener.name.{listener_name.lower()}.max.connections")
-        if own_max is not None:
-            self.limits.listener_max[listener_name] = int(own_max)
+        self._limit_listener(listener_name, self._broker.config)
         self._ports[listener_name] = Port(
             dispatcher,
             listener_name,
@@ -63,6 +63,23 @@ class SocketServer:
             self._plan_sweep()
         log.info("[SocketServer %s] Awaiting connections on %s", listener_name, listener.address)
         return listener
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Take over limits that have changed; connections that are there stay."""
+        limits = self.limits
+        limits.total_max = config.max_connections
+        limits.per_ip_max = config.max_connections_per_ip
+        limits.per_ip_overrides = parse_overrides(config.max_connections_per_ip_overrides)
+        for name in self._ports:
+            self._limit_listener(name, config)
+        self._pause_or_resume()
+
+    def _limit_listener(self, name: str, config: BrokerConfig) -> None:
+        own_max = config.originals.get(f"listener.name.{name.lower()}.max.connections")
+        if own_max is None:
+            self.limits.listener_max.pop(name, None)
+        else:
+            self.limits.listener_max[name] = int(own_max)
 
     @property
     def connection_count(self) -> int:
@@ -94,22 +111,27 @@ class SocketServer:
             return None
         session = Session(port, stream)
         session.connection.when_closed(partial(self._on_closed, listener_name, ip))
+        self._pause_or_resume()
+        return session
+
+    def _on_closed(self, listener_name: str, ip: str) -> None:
+        self.limits.release(listener_name, ip)
+        self._pause_or_resume()
+
+    def _pause_or_resume(self) -> None:
+        """Listeners take connections while there is room for one more."""
         for name, listener in self._listeners.items():
-            if name not in self._paused and not self.limits.has_room(name):
+            has_room = self.limits.has_room(name)
+            if has_room and name in self._paused:
+                del self._paused[name]
+                listener.resume()
+            elif not has_room and name not in self._paused:
                 self._paused[name] = None
                 listener.pause()
                 self._complaints.say(
                     "full", "[SocketServer %s] No more connections are taken until one of %d closes",
                     name, self.limits.total,
                 )  # fmt: skip
-        return session
-
-    def _on_closed(self, listener_name: str, ip: str) -> None:
-        self.limits.release(listener_name, ip)
-        for name in [name for name in self._paused if self.limits.has_room(name)]:
-            del self._paused[name]
-            if name in self._listeners:
-                self._listeners[name].resume()
 
     def _plan_sweep(self) -> None:
         delay_ms = min(max(self._idle_ms // SWEEPS, 1), SWEEP_MS_MAX)

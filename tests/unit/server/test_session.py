@@ -242,6 +242,24 @@ def test_what_cannot_be_read_ends_the_connection_with_one_line(frame: bytes, cap
     assert caplog.records[0].levelno == logging.WARNING
 
 
+@pytest.mark.parametrize("bad", [b"\0\0\0\2\0\0", b"\xff\xff\xff\xff"], ids=["a bad request", "a bad frame"])
+def test_what_waits_before_a_bad_request_is_answered_before_the_connection_ends(bad: bytes) -> None:
+    async def test(server: Server) -> None:
+        promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        route(server.broker, "Heartbeat", 4, lambda context, request: promise, may_overlap=True)
+        client = await server.client()
+        behind = request_frame(HeartbeatRequest(), 4, 2)
+        await client.send_raw(request_frame(HeartbeatRequest(), 4, 1) + bad + behind)
+        await asyncio.sleep(0.02)
+        assert server.sockets.connection_count == 1
+        assert server.broker.metrics.api("Heartbeat", 4).requests == 1
+        promise.set_result(HeartbeatResponse(error_code=9))
+        assert (await client.receive(HeartbeatRequest(), 4, 1)).error_code == 9
+        assert await client.is_closed_by_server()
+
+    serve(test)
+
+
 @pytest.mark.parametrize("size", [-1, 104_857_601, 2**31 - 1])
 def test_a_frame_of_an_impossible_size_ends_the_connection(size: int, caplog: pytest.LogCaptureFixture) -> None:
     async def test(server: Server) -> None:

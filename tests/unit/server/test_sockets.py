@@ -69,6 +69,23 @@ def test_at_the_limit_connections_wait_in_the_systems_queue(config: dict[str, An
     serve(test, config=fake_config(**config))
 
 
+def test_limits_that_change_act_at_once_and_leave_connections_alone() -> None:
+    async def test(server: Server) -> None:
+        first, second = await server.client(), await server.client()
+        assert await is_served(first)
+        await second.send(ApiVersionsRequest(), 0)
+        await asyncio.sleep(0.02)
+        assert server.sockets.connection_count == 1
+        server.sockets.configure(fake_config(max_connections=5))
+        assert (await second.receive(ApiVersionsRequest(), 0)).error_code == 0
+        server.sockets.configure(fake_config(max_connections_per_ip=1))
+        assert await is_served(first)
+        assert await is_served(second)
+        assert await (await server.client()).is_closed_by_server()
+
+    serve(test, config=fake_config(max_connections=1))
+
+
 def test_overrides_are_read_and_a_wrong_one_is_named() -> None:
     assert parse_overrides("") == {}
     assert parse_overrides("10.0.0.1:5, [::1]:7,::2:8") == {"10.0.0.1": 5, "::1": 7, "::2": 8}
