@@ -147,8 +147,8 @@ def _footnotes(outcomes: Sequence[Outcome]) -> list[str]:
     lines = []
     for outcome in outcomes:
         text = f"{outcome.benchmark.title}: {outcome.benchmark.what}"
-        if outcome.result is not None and outcome.result.note:
-            text += f" [{outcome.result.note}]"
+        if outcome.result is not None:
+            text += "".join(f" [{words}]" for words in (outcome.result.note, outcome.result.no_rival) if words)
         if outcome.error is not None:
             text += f" [ERROR: {type(outcome.error).__name__}: {outcome.error}]"
         lines += textwrap.wrap(text, WIDTH, subsequent_indent="    ")
@@ -181,6 +181,7 @@ def _entry(outcome: Outcome) -> dict[str, object]:
             "theirs": None if result.rival is None else result.rival.figure,
             "ratio": result.ratio,
             "note": result.note,
+            "no_rival": result.no_rival,
         }
     # The kind of error only: its text may hold a path, and the traceback has been printed.
     entry["error"] = None if outcome.error is None else type(outcome.error).__name__

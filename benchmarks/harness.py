@@ -85,12 +85,16 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a benchmark found. `note` is one line that a reader of the table should know."""
+    """What a benchmark found. `note` is one line that a reader of the table should know.
+
+    `no_rival` says why there was nothing to compare with on this machine: a bar that is a ratio is then not judged.
+    """
 
     figure: float
     unit: Unit
     rival: Rival | None = None
     note: str = ""
+    no_rival: str = ""
 
     @property
     def ratio(self) -> float | None:
@@ -133,10 +137,15 @@ def _limit(limit: float, unit: Unit | None) -> str:
     return f"{limit:g} x" if unit is None else unit.format(limit)
 
 
-def is_met(bar: Bar, result: Result) -> bool:
-    """Judge a result; `ValueError` when the bar asks for something that the result does not hold."""
+def is_met(bar: Bar, result: Result) -> bool | None:
+    """Judge a result, or None where its rival is missing on this machine.
+
+    `ValueError` when the bar asks for something that the result does not hold.
+    """
     if bar.unit is None:
         if result.ratio is None:
+            if result.no_rival:
+                return None
             raise ValueError(f"the bar {bar} is a ratio, and the result has no rival")
         return bar.allows(result.ratio)
     if bar.unit is not result.unit:

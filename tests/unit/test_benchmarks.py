@@ -168,6 +168,14 @@ def test_a_bar_that_does_not_fit_its_result_is_an_error_even_when_quick() -> Non
     assert isinstance(command.run(alone, quick=True).error, ValueError)
 
 
+def test_a_ratio_is_not_judged_where_the_rival_is_missing_and_the_table_says_why() -> None:
+    lone = Result(1.0, Unit.SECONDS, no_rival="no hare lives here")
+    outcome = command.run(registered(lambda bench: lone, bar=AtMost(1)), quick=False)
+    assert outcome.error is None
+    assert outcome.met is None
+    assert any("no hare lives here" in line for line in command.report([outcome]))
+
+
 def test_a_bar_judges_the_ratio_or_with_a_unit_the_figure() -> None:
     result = Result(10e-6, Unit.SECONDS, Rival("hare", 20e-6))
     assert result.ratio == 0.5

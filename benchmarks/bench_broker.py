@@ -1,0 +1,160 @@
+"""The broker, side by side with a real Kafka 4.3.1: all rows come from one run of both (`rivals.duel`).
+
+Client: librdkafka in a process of its own. A broker's CPU time is what /proc tells of its process, kernel time
+included. "Of GB" is of 10^9 bytes of record values. Where no Kafka can be had on this machine, Ottla's figures stand
+alone and no ratio is judged.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from benchmarks import AtLeast, AtMost, Bench, Result, Rival, Unit, benchmark
+from benchmarks.rivals.client import Measured
+from benchmarks.rivals.duel import OURS, THEIRS, Duel, run
+
+
+@functools.cache
+def duel_of(quick: bool) -> Duel:
+    """The one run that all rows are taken from."""
+    bench = Bench(quick=quick)
+    try:
+        return run(bench)
+    finally:
+        bench.close()
+
+
+def beside(duel: Duel, figures: Mapping[str, float], unit: Unit, note: str = "") -> Result:
+    rival = Rival(THEIRS, figures[THEIRS]) if THEIRS in figures else None
+    return Result(figures[OURS], unit, rival, note, duel.no_rival)
+
+
+def busy_client(duel: Duel, scenario: str) -> str:
+    """How much of the time the client itself computed: near or above one core it is what limits the rate."""
+    shares = {
+        name: max(one.client_cpu_s / one.wall_s for one in rounds)
+        for (found, name), rounds in duel.runs.items()
+        if found == scenario
+    }
+    return "the client used " + " and ".join(f"{share:.1f} cores with {name}" for name, share in shares.items())
+
+
+def cpu_per_gb(one: Measured) -> float:
+    return one.broker_cpu_s_per_gb
+
+
+def cpu_per_record(one: Measured) -> float:
+    return one.broker_cpu_s_per_record
+
+
+def bytes_per_s(one: Measured) -> float:
+    return one.bytes_per_s
+
+
+@benchmark("broker", "time to ready", bar=AtMost(0.12))
+def ready(bench: Bench) -> Result:
+    """From the start of the process to the first Metadata response that names a broker; best of several."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.ready_s, Unit.SECONDS)
+
+
+@benchmark("broker", "time to ready, absolute", bar=AtMost(0.35, Unit.SECONDS))
+def ready_absolute(bench: Bench) -> Result:
+    """The same."""
+    return ready.run(bench)
+
+
+@benchmark("broker", "memory, idle", bar=AtMost(50e6, Unit.BYTES))
+def idle(bench: Bench) -> Result:
+    """Resident memory two seconds after the start."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.idle_bytes, Unit.BYTES)
+
+
+@benchmark("broker", "memory, after the load", bar=AtMost(150e6, Unit.BYTES))
+def loaded(bench: Bench) -> Result:
+    """Resident memory when everything below has run."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.loaded_bytes, Unit.BYTES)
+
+
+@benchmark("broker", "produce, CPU per GB", bar=AtMost(1.1))
+def produce_cpu(bench: Bench) -> Result:
+    """1 KiB records, acks=all, 6 partitions, librdkafka's batches."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.best("produce", cpu_per_gb), Unit.SECONDS_PER_GB)
+
+
+@benchmark("broker", "produce, beside the limit")
+def produce_limit(bench: Bench) -> Result:
+    """The same, beside a loop of recv, CRC-32C and write with nothing around it."""
+    duel = duel_of(bench.quick)
+    ours = duel.best("produce", cpu_per_gb)[OURS]
+    return Result(ours, Unit.SECONDS_PER_GB, Rival("bare loop", duel.bare_receive_s_per_gb))
+
+
+@benchmark("broker", "produce, rate", bar=AtLeast(1.0))
+def produce_rate(bench: Bench) -> Result:
+    """The same by the wall clock, to the last acknowledgement."""
+    duel = duel_of(bench.quick)
+    figures = duel.best("produce", bytes_per_s, highest=True)
+    return beside(duel, figures, Unit.BYTES_PER_SECOND, busy_client(duel, "produce"))
+
+
+@benchmark("broker", "consume, CPU per GB", bar=AtMost(1.2))
+def consume_cpu(bench: Bench) -> Result:
+    """1 KiB records of 6 partitions, from the beginning, in the page cache."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.best("consume", cpu_per_gb), Unit.SECONDS_PER_GB)
+
+
+@benchmark("broker", "consume, beside the limit")
+def consume_limit(bench: Bench) -> Result:
+    """The same, beside a loop of sendfile with nothing around it."""
+    duel = duel_of(bench.quick)
+    ours = duel.best("consume", cpu_per_gb)[OURS]
+    return Result(ours, Unit.SECONDS_PER_GB, Rival("bare loop", duel.bare_send_s_per_gb))
+
+
+@benchmark("broker", "consume, rate", bar=AtLeast(1.0))
+def consume_rate(bench: Bench) -> Result:
+    """The same by the wall clock."""
+    duel = duel_of(bench.quick)
+    figures = duel.best("consume", bytes_per_s, highest=True)
+    return beside(duel, figures, Unit.BYTES_PER_SECOND, busy_client(duel, "consume"))
+
+
+@benchmark("broker", "CPU per 100-byte record")
+def small_cpu(bench: Bench) -> Result:
+    """acks=all, 6 partitions, large batches."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.best("small", cpu_per_record), Unit.SECONDS)
+
+
+@benchmark("broker", "CPU per record in tiny batches", bar=AtMost(1.0))
+def tiny_cpu(bench: Bench) -> Result:
+    """Batches of one 100-byte record over 64 partitions, one request each, many in flight, acks=all."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.best("tiny", cpu_per_record), Unit.SECONDS)
+
+
+@benchmark("broker", "round trip, p50", bar=AtMost(0.9))
+def round_trip_p50(bench: Bench) -> Result:
+    """One 100-byte record, acks=all, sent when the one before is acknowledged."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.best("round-trip", lambda one: one.percentile_s(50)), Unit.SECONDS)
+
+
+@benchmark("broker", "round trip, p99", bar=AtMost(0.9))
+def round_trip_p99(bench: Bench) -> Result:
+    """The same."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.best("round-trip", lambda one: one.percentile_s(99)), Unit.SECONDS)
+
+
+@benchmark("broker", "round trip, broker CPU", bar=AtMost(0.9))
+def round_trip_cpu(bench: Bench) -> Result:
+    """The same."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.best("round-trip", cpu_per_record), Unit.SECONDS)

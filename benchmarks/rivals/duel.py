@@ -1,0 +1,201 @@
+"""One run of both brokers side by side: each scenario on one, then on the other, in turns.
+
+Promises: both brokers run all the time, on the same disk, with the same settings; before anything is measured both get
+the same load, so that Kafka's compiler has settled; who goes first changes every round; a figure is that of the best
+round of each. Where the machine has no Java, no Maven or no registry, Ottla runs alone and `Duel.no_rival` says why.
+
+`python -m benchmarks.rivals.duel [SCENARIO ...]` prints the figures of some scenarios, for work on one of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.harness import Bench, opened
+from benchmarks.rivals.bare import receive_check_write, send_file
+from benchmarks.rivals.client import Job, Measured, load
+from benchmarks.rivals.server import Server, kafka_kind, ottla_kind
+
+KIB = 1024
+PARTITION_COUNT = 6
+TINY_PARTITION_COUNT = 64
+OURS = "Ottla"
+THEIRS = "Kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything."""
+
+    starts: int = 5
+    kafka_starts: int = 2
+    rounds: int = 3
+    idle_s: float = 2.0
+    warm_up_records: int = 2_000_000
+    records: int = 1_000_000
+    small_records: int = 4_000_000
+    tiny_records: int = 60_000
+    round_trips: int = 4_000
+    bare_bytes: int = 1 << 30
+
+
+QUICK = Sizes(0, 0, 1, 0.0, 2_000, 2_000, 2_000, 200, 50, 1 << 23)
+
+
+@dataclass(slots=True)
+class Duel:
+    """What was found, by the broker's name. Bare loops are CPU-seconds per GB."""
+
+    no_rival: str = ""
+    ready_s: dict[str, float] = field(default_factory=dict)
+    idle_bytes: dict[str, int] = field(default_factory=dict)
+    loaded_bytes: dict[str, int] = field(default_factory=dict)
+    runs: dict[tuple[str, str], list[Measured]] = field(default_factory=dict)
+    """By scenario and broker, one a round."""
+    bare_receive_s_per_gb: float = 0.0
+    bare_send_s_per_gb: float = 0.0
+
+    def best(self, scenario: str, figure: Callable[[Measured], float], *, highest: bool = False) -> dict[str, float]:
+        """Each broker's best round by `figure`."""
+        choose = max if highest else min
+        return {name: choose(map(figure, rounds)) for (found, name), rounds in self.runs.items() if found == scenario}
+
+
+def run(bench: Bench, only: frozenset[str] = frozenset()) -> Duel:
+    """Run every scenario, or those named in `only`."""
+    sizes = bench.pick(Sizes(), QUICK)
+    duel = Duel()
+    kinds = [ottla_kind()]
+    try:
+        kinds.append(kafka_kind(_classpath()))
+    except _NoKafka as reason:
+        duel.no_rival = str(reason)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Server(kind, Path(bench.temp_dir()))) for kind in kinds]
+        for server in servers:
+            _start(server, duel, sizes)
+        _say("warming up")
+        for server in servers:
+            load(_job("produce", server, "warm-up", sizes.warm_up_records, KIB))
+        for name, scenario in SCENARIOS.items():
+            if not only or name in only:
+                for round_ in range(sizes.rounds):
+                    for server in servers if round_ % 2 == 0 else reversed(servers):
+                        measured = load(scenario(server, round_, sizes))
+                        duel.runs.setdefault((name, server.name), []).append(measured)
+                        _say(f"{name:>10} {server.name}: {measured.wall_s:6.2f} s, broker {measured.broker_cpu_s:6.2f} "
+                             f"CPU-s, client {measured.client_cpu_s:6.2f} CPU-s")  # fmt: skip
+        for server in servers:
+            duel.loaded_bytes[server.name] = server.resident_bytes
+    _say("bare loops")
+    directory = Path(bench.temp_dir())
+    duel.bare_receive_s_per_gb = min(receive_check_write(directory, sizes.bare_bytes) for _ in range(sizes.rounds))
+    duel.bare_send_s_per_gb = min(send_file(directory, sizes.bare_bytes) for _ in range(sizes.rounds))
+    return duel
+
+
+def _start(server: Server, duel: Duel, sizes: Sizes) -> None:
+    """Start a few times, the first of which does not count: it reads programs from the disk. The last one stays."""
+    starts = []
+    for index in range(1 + (sizes.starts if server.name == OURS else sizes.kafka_starts)):
+        if index:
+            server.stop()
+        starts.append(server.start())
+    time.sleep(sizes.idle_s)
+    duel.ready_s[server.name] = min(starts[1:] or starts)
+    duel.idle_bytes[server.name] = server.resident_bytes
+    _say(
+        f"{server.name} is ready in {duel.ready_s[server.name]:.3f} s and idle with {server.resident_bytes / 1e6:.0f} MB"
+    )
+
+
+def _job(
+    kind: str,
+    server: Server,
+    topic: str,
+    record_count: int,
+    record_bytes: int,
+    *,
+    partition_count: int = PARTITION_COUNT,
+    settings: dict[str, object] | None = None,
+) -> Job:
+    return Job(kind, server.address, server.pid, topic, partition_count, record_count, record_bytes, settings or {})
+
+
+def _produce(server: Server, round_: int, sizes: Sizes) -> Job:
+    return _job("produce", server, f"produce-{round_}", sizes.records, KIB)
+
+
+def _consume(server: Server, round_: int, sizes: Sizes) -> Job:
+    """What was written to warm up: all of it is in the page cache."""
+    return _job("consume", server, "warm-up", min(sizes.records, sizes.warm_up_records), KIB)
+
+
+def _small(server: Server, round_: int, sizes: Sizes) -> Job:
+    return _job("produce", server, f"small-{round_}", sizes.small_records, 100)
+
+
+def _tiny(server: Server, round_: int, sizes: Sizes) -> Job:
+    settings: dict[str, object] = {"linger.ms": 0, "batch.num.messages": 1}
+    return _job("produce", server, f"tiny-{round_}", sizes.tiny_records, 100, partition_count=TINY_PARTITION_COUNT,
+                settings=settings)  # fmt: skip
+
+
+def _round_trip(server: Server, round_: int, sizes: Sizes) -> Job:
+    return _job("round_trip", server, f"round-trip-{round_}", sizes.round_trips, 100, partition_count=1)
+
+
+SCENARIOS: dict[str, Callable[[Server, int, Sizes], Job]] = {
+    "produce": _produce,
+    "consume": _consume,
+    "small": _small,
+    "tiny": _tiny,
+    "round-trip": _round_trip,
+}
+
+
+class _NoKafka(Exception):
+    """Why there is none."""
+
+
+def _classpath() -> str:
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            raise _NoKafka(f"no Kafka to compare with: `{tool}` is missing")
+    import pytest  # the cache of Kafka's jars is the tests'
+
+    from tests.support.kafka import kafka_classpath
+
+    try:
+        return kafka_classpath()
+    except pytest.skip.Exception as reason:
+        raise _NoKafka(f"no Kafka to compare with: {reason}") from None
+
+
+def _say(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def _main() -> None:
+    with opened(quick=False) as bench:
+        duel = run(bench, frozenset(sys.argv[1:]))
+    print(f"ready {duel.ready_s}\nidle {duel.idle_bytes}\nloaded {duel.loaded_bytes}")
+    print(f"bare receive {duel.bare_receive_s_per_gb:.2f} s/GB, send {duel.bare_send_s_per_gb:.2f} s/GB")
+    for scenario in SCENARIOS:
+        for name, rounds in [(name, rounds) for (found, name), rounds in duel.runs.items() if found == scenario]:
+            best = min(rounds, key=lambda one: one.broker_cpu_s)
+            print(f"{scenario:>10} {name}: {best.broker_cpu_s_per_gb:.2f} CPU-s/GB, "
+                  f"{best.broker_cpu_s_per_record * 1e6:.2f} µs/record, "
+                  f"{max(one.bytes_per_s for one in rounds) / 1e6:.0f} MB/s")  # fmt: skip
+            if best.latencies_s:
+                print(f"           p50 {best.percentile_s(50) * 1e3:.3f} ms, p99 {best.percentile_s(99) * 1e3:.3f} ms")
+
+
+if __name__ == "__main__":
+    _main()

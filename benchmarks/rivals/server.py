@@ -1,0 +1,185 @@
+"""A broker under test: started as a process, known by its port and its process id, measured through /proc.
+
+Both brokers get the same `server.properties`, each is formatted by its own tool, and neither is told anything that the
+other is not. Called by `duel`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.rivals.process import cpu_s, resident_bytes
+from ottla.types import Uuid
+from ottla.wire.frames import read_response, write_request
+from ottla.wire.messages.header import RequestHeader
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+READY_S = 60.0
+STOP_S = 30.0
+POLL_S = 0.002
+METADATA_VERSION = 12
+METADATA_KEY = 3
+
+# Kafka's own start script (kafka-server-start.sh, kafka-run-class.sh) runs it with these.
+JAVA_FLAGS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a broker is formatted and started; `{properties}` and `{cluster_id}` stand for what it is given."""
+
+    name: str
+    format: Sequence[str]
+    start: Sequence[str]
+
+
+def ottla_kind() -> Kind:
+    ottla = (sys.executable, "-m", "ottla.cli.main")
+    return Kind(
+        "Ottla",
+        (*ottla, "storage", "format", "-t", "{cluster_id}", "-c", "{properties}"),
+        (*ottla, "server", "start", "{properties}"),
+    )
+
+
+def kafka_kind(classpath: str) -> Kind:
+    return Kind(
+        "Kafka",
+        ("java", "-Xmx256m", "-cp", classpath, "kafka.tools.StorageTool", "format", "-t", "{cluster_id}",
+         "-c", "{properties}"),
+        ("java", *JAVA_FLAGS, "-cp", classpath, "kafka.Kafka", "{properties}"),
+    )  # fmt: skip
+
+
+class Server:
+    """One formatted node that can be started and stopped. `with Server(kind, directory) as server: ...`"""
+
+    def __init__(self, kind: Kind, directory: Path) -> None:
+        self.kind = kind
+        self.name = kind.name
+        self._directory = directory
+        self.port, controller_port = _free_ports(2)
+        self.address = f"127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        properties = directory / "server.properties"
+        properties.write_text(_properties(directory / "data", self.port, controller_port))
+        self._words = {"{properties}": str(properties), "{cluster_id}": str(Uuid(os.urandom(16)))}
+        self._output = directory / "output"
+        with self._output.open("wb") as output:
+            subprocess.run(self._command(kind.format), stdout=output, stderr=output, check=True, timeout=READY_S)
+
+    def _command(self, words: Sequence[str]) -> list[str]:
+        return [self._words.get(word, word) for word in words]
+
+    def start(self) -> float:
+        """Start the process; returns the seconds until it first named a broker in an answer to a Metadata request."""
+        started = time.perf_counter()
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command(self.kind.start), stdout=output, stderr=output, cwd=self._directory
+            )
+        while not _answers(self.port):
+            if self._process.poll() is not None or time.perf_counter() - started > READY_S:
+                raise RuntimeError(f"{self.name} did not start:\n{self._output.read_text(errors='replace')[-4000:]}")
+            time.sleep(POLL_S)
+        return time.perf_counter() - started
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
+    def cpu_s(self) -> float:
+        return cpu_s(self.pid)
+
+    @property
+    def resident_bytes(self) -> int:
+        return resident_bytes(self.pid)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _properties(data: Path, port: int, controller_port: int) -> str:
+    """One node with both roles and, apart from what a single node must have, Kafka's defaults."""
+    return "\n".join([
+        "process.roles=broker,controller",
+        "node.id=1",
+        f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
+        "controller.listener.names=CONTROLLER",
+        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        f"log.dirs={data}",
+        "offsets.topic.replication.factor=1",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+        "group.initial.rebalance.delay.ms=0",
+        "",
+    ])  # fmt: skip
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, below those that the system gives to outgoing connections.
+
+    Asking again and again for a port that nobody listens on yet would end in a connection to itself if the system chose
+    the same port for the near end.
+    """
+    ports: list[int] = []
+    for port in random.sample(range(20_000, 32_000), 1_000):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError("no free port")
+
+
+def _answers(port: int) -> bool:
+    """Whether the node answers a Metadata request and knows itself as a broker."""
+    header = RequestHeader(METADATA_KEY, METADATA_VERSION, 1, "bench")
+    frame = write_request(header, MetadataRequest(topics=[]))
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=READY_S) as sock, sock.makefile("rb") as stream:
+            sock.sendall(frame)
+            size = int.from_bytes(stream.read(4), "big")
+            if not size:
+                return False  # closed: not ready for clients
+            answer = read_response(stream.read(size), METADATA_KEY, METADATA_VERSION).body
+    except ConnectionError:
+        return False
+    assert isinstance(answer, MetadataResponse), answer
+    return bool(answer.brokers)
