@@ -94,6 +94,7 @@ def test_the_command_prints_a_table_and_writes_json_without_naming_the_machine(
         "theirs": 4.0,
         "ratio": 0.5,
         "note": "a note",
+        "no_rival": "",
         "error": None,
     }
     assert socket.gethostname() not in text
