@@ -79,7 +79,8 @@ class Cleaning:
         self._steps = self._run()
 
     def step(self) -> SyncPlan | None:
-        """Do the next piece. A plan that it returns has to be carried out before the next step, in any thread.
+        """Do the next piece. A plan that it returns has to be carried out before the next step: its `sync`, in whatever
+        thread, and then its `on_done`.
 
         Raises `CleaningAborted`; `KafkaStorageError` when the device fails, which takes the directory offline; and
         `CorruptMessage`, `InvalidRecord` or `CorruptIndex` when the log is damaged. The run is over after each of them.
@@ -126,7 +127,7 @@ class Cleaning:
         self.end_offset = max(self.end_offset, self._map.end_offset)
         # Later records and markers decide which ones go. They must be durable first: a power cut that takes them would
         # otherwise leave neither the new value of a key nor the old.
-        yield self.log.plan_flush()
+        yield from self._carry_out(self.log.plan_flush())
         transactions = CleanedTransactions()
         groups = group_segments(
             self._segments(0, self.end_offset),
@@ -147,6 +148,21 @@ class Cleaning:
                 raise CleaningAborted(str(overflow)) from overflow
         stats.buffer_utilization = self._map.utilization
         stats.end_ms = self._world.clock.monotonic_ms()
+
+    def _carry_out(self, plan: SyncPlan | None) -> Iterator[SyncPlan | None]:
+        """Give the plan to the driver, and go on only if it was carried out."""
+        is_done = plan is None
+        if plan is not None:
+            on_done = plan.on_done
+
+            def note() -> None:
+                nonlocal is_done
+                is_done = True
+                on_done()
+
+            plan.on_done = note
+        yield plan
+        assert is_done, "what is not synced must not take the place of what is"
 
     def _segments(self, start_offset: int, end_offset: int) -> list[Segment]:
         return self.log.segments.covering(start_offset, end_offset) if start_offset < end_offset else []
@@ -219,7 +235,7 @@ class Cleaning:
             transactions.add_aborted(self._aborted(segment.base_offset, end_offset))
             yield from self._clean_segment(segment, cleaned, batch_filter)
         cleaned.on_become_inactive()
-        yield SyncPlan(self._world.disk, cleaned.files_to_sync())
+        yield from self._carry_out(SyncPlan(self._world.disk, cleaned.files_to_sync()))
         # Retention by time and the age of a segment without timestamps go by this.
         cleaned.modified_ms = group[-1].modified_ms
         log.replace_segments([cleaned], group)

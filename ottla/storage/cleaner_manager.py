@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.config import CleanerConfig
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class CleanerStep(NamedTuple):
-    """What has to happen before the next step: a sync, if there is one, and this much time."""
+    """What has to happen before the next step: a sync with its `on_done`, if there is one, and this much time."""
 
     delay_ms: int
     sync: SyncPlan | None = None
@@ -103,6 +104,15 @@ class CleanerManager:
             self._begin(due)
         return self._advance()
 
+    def on_sync_failed(self, error: OSError) -> None:
+        """The sync of the last step failed: the directory goes offline, because nobody knows what the device has kept.
+
+        Unless the run was ended meanwhile: then the files were closed under the sync, and nothing is wrong.
+        """
+        if self._cleaning is not None:
+            self._fail(self._cleaning.log, f"syncing what was cleaned of {self.cleaning}", error)
+            self.stop()
+
     def _pick(self) -> CleanableLog | None:
         """The filthiest of the logs that are due."""
         self._last_look_ms = self._world.clock.monotonic_ms()
@@ -130,7 +140,7 @@ class CleanerManager:
             if found.is_reset:
                 self.checkpoints.put(partition_log.log_dir, partition_log.partition, found.first_dirty_offset)
         except OSError as error:
-            self._fail(partition_log, error)
+            self._fail(partition_log, f"looking for what to clean in {partition_log.partition}", error)
             return None
         except KafkaError as error:
             self._give_up(partition_log, error)
@@ -200,11 +210,9 @@ class CleanerManager:
         )  # fmt: skip
         self._uncleanable[partition_log.partition] = partition_log
 
-    def _fail(self, partition_log: Log, error: OSError) -> None:
-        try:
-            partition_log.log_dir.fail(f"looking for what to clean in {partition_log.partition}", error)
-        except KafkaStorageError as failure:
-            log.error("[LogCleaner] %s", failure)
+    def _fail(self, partition_log: Log, doing: str, error: OSError) -> None:
+        with suppress(KafkaStorageError):  # the directory says so in the log, and to everybody who asks
+            partition_log.log_dir.fail(doing, error)
 
     def _delete_old_segments(self) -> None:
         """Retention of the compacted logs: for what lies below their start, and for `compact,delete`."""

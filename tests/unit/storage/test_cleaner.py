@@ -578,7 +578,9 @@ def goes_on(cleaning: Cleaning, steps: int) -> bool:
     for _ in range(steps):
         if cleaning.is_done:
             return False
-        cleaning.step()
+        plan = cleaning.step()
+        if plan is not None:
+            plan.run()
     return not cleaning.is_done
 
 
@@ -660,6 +662,17 @@ def test_an_aborted_run_leaves_what_it_had_swapped_in_and_a_new_one_completes_it
         assert leftovers(test) == []
         clean(test)
         assert rows(test.log) == rows(whole.log)
+
+
+def test_a_run_does_not_go_on_without_the_sync_it_asked_for() -> None:
+    test = filled()
+    cleaning = begin(test)
+    plan = None
+    while plan is None:
+        plan = cleaning.step()
+    with pytest.raises(AssertionError, match="not synced"):
+        cleaning.step()
+    assert leftovers(test) == []
 
 
 # Damage

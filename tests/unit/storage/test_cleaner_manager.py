@@ -85,16 +85,25 @@ class Node:
             self.put(partition, ("a", f"{place}"))
         self.manager.logs[partition].roll()
 
+    def step(self) -> int:
+        """One step, with all that has to happen before the next; returns how long that was waited for."""
+        step = self.cleaner.step()
+        if step.sync is not None:
+            step.sync.run()
+        self.world.clock.advance(step.delay_ms)
+        return step.delay_ms
+
     def run(self, steps_max: int = 1000) -> None:
         """Let the cleaner work until it has nothing to do."""
         for _ in range(steps_max):
-            step = self.cleaner.step()
-            if step.sync is not None:
-                step.sync.run()
-            self.world.clock.advance(step.delay_ms)
-            if step.delay_ms >= self.cleaner_config.backoff_ms:
+            if self.step() >= self.cleaner_config.backoff_ms:
                 return
         raise AssertionError("the cleaner does not come to an end")
+
+    def unfinished(self, partition: TopicPartition) -> list[str]:
+        """The files that a run is writing."""
+        log = self.manager.logs[partition]
+        return [name for name in self.world.disk.names(log.directory) if name.endswith(".cleaned")]
 
     def checkpoint(self, partition: TopicPartition, directory: str = "/logs") -> str | None:
         """The line of the checkpoint file."""
@@ -146,7 +155,7 @@ def test_the_filthiest_log_comes_first() -> None:
     node.create(TWO)
     node.fill(ONE, clean=8, dirty=2)
     node.fill(TWO, clean=2, dirty=8)
-    node.cleaner.step()
+    node.step()
     assert node.cleaning() == TWO
     assert 0.7 < node.cleaner.dirtiest_ratio < 0.9
     node.run()
@@ -270,11 +279,7 @@ def test_the_rate_is_kept_by_waiting_between_the_steps() -> None:
     start = node.world.clock.monotonic_ms()
     waits = []
     while (stats := node.stats()) is None:
-        step = node.cleaner.step()
-        if step.sync is not None:
-            step.sync.run()
-        node.world.clock.advance(step.delay_ms)
-        waits.append(step.delay_ms)
+        waits.append(node.step())
     elapsed = node.world.clock.monotonic_ms() - start
     assert stats.io_bytes / (elapsed / 1000) <= 1010
     assert max(waits) < 2000
@@ -318,13 +323,13 @@ def test_pausing_ends_a_run_at_once_and_leaves_no_file() -> None:
     node.create(ONE)
     node.create(TWO)
     node.fill(ONE, dirty=20)
-    while not [name for name in node.world.disk.names("/logs/one-0") if name.endswith(".cleaned")]:
-        node.cleaner.step()
+    while not node.unfinished(ONE):
+        node.step()
     node.cleaner.pause(TWO)
     assert node.cleaning() == ONE
     node.cleaner.pause(ONE)
     assert node.cleaning() is None
-    assert not [name for name in node.world.disk.names("/logs/one-0") if name.endswith(".cleaned")]
+    assert node.unfinished(ONE) == []
     assert node.checkpoint(ONE) is None
 
 
@@ -334,10 +339,9 @@ def under_way() -> Node:
     node.create(ONE, "/logs")
     node.create(TWO, "/more")
     node.fill(ONE, clean=2, dirty=20)
-    for _ in range(20):
-        node.cleaner.step()
+    while not node.unfinished(ONE):
+        node.step()
     assert node.cleaning() == ONE
-    assert [name for name in node.world.disk.names("/logs/one-0") if name.endswith(".cleaned")]
     return node
 
 
@@ -359,7 +363,7 @@ def test_a_run_in_a_log_that_is_no_longer_served_ends_by_itself(caplog: pytest.L
     caplog.set_level(logging.INFO)
     node = under_way()
     node.manager.logs.pop(ONE)
-    assert node.cleaner.step().delay_ms == 0
+    assert node.step() == 0
     assert node.cleaning() is None
     assert "Aborted the cleaning of one-0" in caplog.text
 
@@ -368,7 +372,7 @@ def test_truncating_a_log_ends_its_run_and_lowers_its_checkpoint() -> None:
     node = under_way()
     node.cleaner.stop()
     node.cleaner.checkpoints.put(node.manager.directories[0], ONE, 20)
-    node.cleaner.step()
+    node.step()
     node.manager.truncate_to({ONE: 5})
     assert node.cleaning() is None
     base_offset = node.manager.logs[ONE].segments.active.base_offset
@@ -390,13 +394,26 @@ def test_a_directory_that_fails_ends_the_run_in_it_and_the_others_go_on(caplog: 
     node.fill(TWO)
     node.world.disk.fail_at(1, errno.EIO, kinds=WRITES)
     while node.cleaning() == ONE:
-        node.cleaner.step()
+        node.step()
     assert node.manager.directories[0].is_offline
     node.manager.handle_failures()
     node.run()
     assert node.values(TWO) == [(2, b"2")]
     assert node.checkpoint(TWO, "/more") == "two 0 3"
     assert node.cleaner.uncleanable(node.manager.directories[0]) == []
+
+
+def test_a_sync_that_fails_takes_the_directory_offline_unless_the_run_was_ended_meanwhile() -> None:
+    node = under_way()
+    error = OSError(errno.EIO, "input/output error")
+    node.cleaner.pause(ONE)
+    node.cleaner.on_sync_failed(error)
+    assert node.manager.live_directories == node.manager.directories
+    node.cleaner.resume(ONE)
+    node.step()
+    node.cleaner.on_sync_failed(error)
+    assert node.manager.live_directories == node.manager.directories[1:]
+    assert node.cleaning() is None
 
 
 def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline() -> None:
