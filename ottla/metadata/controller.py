@@ -18,7 +18,7 @@ from ottla.machine import Machine, Result
 from ottla.metadata.control.activation import abort_record, first_records
 from ottla.metadata.control.config_requests import ConfigRequests
 from ottla.metadata.control.config_rules import TableRules
-from ottla.metadata.control.creation import Creation
+from ottla.metadata.control.creation import Creation, check_record_count
 from ottla.metadata.control.elections import Elections
 from ottla.metadata.control.feature_updates import FeatureUpdates
 from ottla.metadata.control.heartbeats import Heartbeats
@@ -67,6 +67,21 @@ T = TypeVar("T")
 
 STALE_CHECKS_PER_SESSION = 8
 """How often in a session timeout the controller looks for brokers to fence."""
+
+
+# What clients ask for is bounded. What follows from a broker's end is not: it is as large as the broker was.
+_FROM_CLIENTS: frozenset[type[Message]] = frozenset(
+    {
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        CreatePartitionsRequest,
+        AlterConfigsRequest,
+        IncrementalAlterConfigsRequest,
+        ElectLeadersRequest,
+        AlterPartitionReassignmentsRequest,
+        UpdateFeaturesRequest,
+    }
+)
 
 
 class Quorum(Protocol):
@@ -172,7 +187,14 @@ class Controller:
         if decide is None:
             raise UnsupportedVersion(f"A controller does not answer {type(request).__name__}")
         handler = decide
-        response: Message = await self._submit(type(request).__name__, lambda: handler(request, version))
+
+        def bounded() -> Result[Message]:
+            result = handler(request, version)
+            if type(request) in _FROM_CLIENTS:
+                check_record_count(result.records)
+            return result
+
+        response: Message = await self._submit(type(request).__name__, bounded)
         return response
 
     def _submit(self, name: str, decide: Callable[[], Result[T]]) -> Promise[T]:

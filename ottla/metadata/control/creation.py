@@ -56,7 +56,8 @@ from ottla.world import World
 T = TypeVar("T")
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""More in one request would not fit into one batch of the metadata log, and a batch is what takes effect as one."""
+RECORDS_PER_REQUEST_MAX = 10_000
+"""What a client asks for takes effect as one batch of the metadata log, and decided in one go: both have an end."""
 
 
 class Creation:
@@ -97,9 +98,12 @@ class Creation:
                 self._check_name(topic.name)
                 result, made = self._create_topic(topic)
                 records += made
+                if len(records) > RECORDS_PER_REQUEST_MAX:
+                    break
             except KafkaError as error:
                 result = _refused(topic.name, error)
             response.topics.append(result)
+        check_record_count(records)
         for name, count in times.items():
             if count > 1:
                 response.topics.append(_refused(name, InvalidRequest("Duplicate topic name.")))
@@ -271,9 +275,12 @@ class Creation:
                 continue
             try:
                 records += self._grow(topic)
+                if len(records) > RECORDS_PER_REQUEST_MAX:
+                    break
                 response.results.append(CreatePartitionsTopicResult(topic.name, 0, None))
             except KafkaError as error:
                 response.results.append(CreatePartitionsTopicResult(topic.name, error.code, error.message))
+        check_record_count(records)
         return Result(response, [] if request.validate_only else records)
 
     def _grow(self, wanted: CreatePartitionsTopic) -> list[VersionedRecord]:
@@ -363,6 +370,12 @@ class Creation:
         for topic_id, name in doomed.items():
             answer(name, topic_id, None)
         return Result(response, [VersionedRecord(RemoveTopicRecord(topic_id=topic_id), 0) for topic_id in doomed])
+
+
+def check_record_count(records: Sequence[VersionedRecord]) -> None:
+    """Refuse the whole of a client's request that comes to too many records."""
+    if len(records) > RECORDS_PER_REQUEST_MAX:
+        raise PolicyViolation("Unable to perform excessively large batch operation.")
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
