@@ -107,15 +107,18 @@ class DataWaiter(Waiter):
     ) -> None:
         super().__init__(partitions, on_done)
         self._isolation = isolation
-        self._starts = dict(zip(partitions, zip(starts, bytes_max, strict=True), strict=True))
+        self._starts = {
+            partition: (start, most, partition.leader_epoch)
+            for partition, start, most in zip(partitions, starts, bytes_max, strict=True)
+        }
         self._available = dict(zip(partitions, available, strict=True))
         self._missing = bytes_min - sum(available)
 
     def look(self, partition: Partition) -> bool:
         log = partition.log
-        if not partition.is_serving or log is None or log.log_dir.is_offline:
+        start, bytes_max, leader_epoch = self._starts[partition]
+        if not partition.is_serving or log is None or log.log_dir.is_offline or partition.leader_epoch != leader_epoch:
             return True  # the read that follows says what is wrong
-        start, bytes_max = self._starts[partition]
         end = log.visible_end(self._isolation)
         if start.offset > end.offset:
             return True  # truncated below what the reader has
