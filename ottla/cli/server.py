@@ -27,9 +27,10 @@ def command() -> None:
 @command.command()
 @click.argument("properties", type=click.Path(dir_okay=False))
 @click.option("--override", metavar="NAME=VALUE", multiple=True, help="A setting that replaces the file's.")
+@click.option("--metrics", metavar="[HOST:]PORT", help="Answer GET /metrics in Prometheus form there.")
 @click.option("--log-level", type=click.Choice(list(LEVELS), case_sensitive=False), default="INFO", show_default=True)
 @click.option("--log-json", is_flag=True, help="Log one JSON object a line.")
-def start(properties: str, override: tuple[str, ...], log_level: str, log_json: bool) -> None:
+def start(properties: str, override: tuple[str, ...], metrics: str | None, log_level: str, log_json: bool) -> None:
     """Start the node that PROPERTIES describes; its directories must be formatted (`ottla storage format`)."""
     from ottla.config import MalformedEscape, read_properties
 
@@ -46,7 +47,7 @@ def start(properties: str, override: tuple[str, ...], log_level: str, log_json: 
             fail(f"--override takes NAME=VALUE, and {item!r} has no '='")
         values[name.strip()] = value.strip()
     set_up_logging(log_level, as_json=log_json)
-    run(values)
+    run(values, metrics=metrics)
 
 
 def run(
@@ -55,16 +56,22 @@ def run(
     *,
     format_first: bool = False,
     topics: Sequence[tuple[str, int]] = (),
+    metrics: str | None = None,
 ) -> None:
     """Run a node with these settings until it is asked to stop; `format_first` prepares directories that are new."""
     from ottla.config import BrokerConfig
     from ottla.errors import KafkaError
     from ottla.node import CannotStart, build
-    from ottla.world import NodeWorld, Promise
+    from ottla.world import Address, NodeWorld, Promise
     from ottla.world.system_loop import run_node
 
+    host, _, port = (metrics or "").rpartition(":")
+    if metrics and not port.isdigit():
+        fail(f"--metrics takes a port, or a host and a port, and not {metrics!r}")
+    metrics_address = Address(host or "127.0.0.1", int(port)) if metrics else None
+
     async def main(world: NodeWorld, stop: Promise[str]) -> None:
-        node = build(BrokerConfig(values), world)
+        node = build(BrokerConfig(values), world, metrics_address=metrics_address)
         if format_first:
             node.format_if_new()
         await node.start()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--ephemeral", is_flag=True, help="Keep the data in a temporary directory and remove it at the end.")
 @click.option("--topic", "topics", metavar="NAME[:PARTITIONS]", multiple=True, help="Make this topic unless it exists.")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Any setting of server.properties.")
+@click.option("--metrics", metavar="[HOST:]PORT", help="Answer GET /metrics in Prometheus form there.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="Write the bootstrap address here when ready.")
 @click.option("--log-level", type=click.Choice(list(LEVELS), case_sensitive=False), default="WARN", show_default=True)
 @click.option("--log-json", is_flag=True, help="Log one JSON object a line.")
@@ -39,6 +40,7 @@ def command(
     ephemeral: bool,
     topics: tuple[str, ...],
     settings: tuple[str, ...],
+    metrics: str | None,
     ready_file: str | None,
     log_level: str,
     log_json: bool,
@@ -65,7 +67,7 @@ def command(
         click.echo(f"ottla is ready at {address}" + ("" if ephemeral else f" (data in {directory})"))
 
     try:
-        run(values, on_ready, format_first=True, topics=wanted)
+        run(values, on_ready, format_first=True, topics=wanted, metrics=metrics)
     finally:
         if ephemeral:
             shutil.rmtree(directory, ignore_errors=True)

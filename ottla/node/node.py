@@ -9,19 +9,22 @@ connections, logs closed, the metadata log last. The simulator and the real proc
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.config import BrokerConfig, ListenerSpec, start_warnings
 from ottla.errors import TopicAlreadyExists, error_class
-from ottla.metadata import Endpoint, ImageLoader
+from ottla.metadata import SUPPORTED_FEATURES, Endpoint, ImageLoader, SnapshotGenerator, random_uuid
 from ottla.metadata.controller import Controller
 from ottla.node.controller_link import LocalController
 from ottla.node.directories import CannotStart, check_directories, format_new
 from ottla.node.lifecycle import BrokerLifecycle
 from ottla.raft import RaftNode, VoterSet, read_bootstrap
-from ottla.replica import ReplicaManager
-from ottla.server import Broker, FetchSessions, SocketServer
+from ottla.replica import LogDriver, ReplicaManager
+from ottla.server import Broker, FetchSessions, MetricsServer, SocketServer
 from ottla.types import Uuid
+from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
+from ottla.wire.messages.controller_registration import Feature as ControllerFeature
+from ottla.wire.messages.controller_registration import Listener as ControllerListener
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.world import Address, NodeWorld
 
@@ -31,15 +34,15 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 CREATE_TOPICS_VERSION = 7
 
 
-def build(config: BrokerConfig, world: NodeWorld) -> Node:
-    """A node, not started yet."""
-    return Node(config, world)
+def build(config: BrokerConfig, world: NodeWorld, *, metrics_address: Address | None = None) -> Node:
+    """A node, not started yet. With `metrics_address` it also answers `GET /metrics` there."""
+    return Node(config, world, metrics_address=metrics_address)
 
 
 class Node:
     """See the module."""
 
-    def __init__(self, config: BrokerConfig, world: NodeWorld) -> None:
+    def __init__(self, config: BrokerConfig, world: NodeWorld, *, metrics_address: Address | None = None) -> None:
         if config.roles != {"broker", "controller"}:
             roles = ",".join(sorted(config.roles))
             raise CannotStart(f"process.roles={roles} is not supported yet: set process.roles=broker,controller")
@@ -55,16 +58,25 @@ class Node:
         self.replicas: ReplicaManager
         self.broker: Broker
         self.sockets: SocketServer
-        self.lifecycle: BrokerLifecycle
-
-        self._is_started = False
+        self.lifecycle: BrokerLifecycle | None = None
+        self.metrics_address = metrics_address
+        self._metrics: MetricsServer | None = None
+        self._closing: list[Callable[[], Awaitable[None] | None]] = []
+        """How to undo what `start` has done, the last first."""
 
     def format_if_new(self) -> None:
         """Format directories that never were; what is there stays as it is."""
         format_new(self.world, self.config)
 
     async def start(self) -> None:
-        """Return when clients are served. `CannotStart` says in one line why not."""
+        """Return when clients are served. `CannotStart` says in one line why not; nothing is left open then."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
         config, world = self.config, self.world
         for line in start_warnings(config):
             log.warning("[Node %d] %s", config.node_id, line)
@@ -73,6 +85,7 @@ class Node:
         self._directory_ids = directories.ids
         self.replicas = ReplicaManager.create(world, config, config.node_id, directory_ids=directories.ids)
         self.replicas.logs.lock()
+        self._closing.append(self.replicas.logs.unlock)
         self.loader = ImageLoader(directories.cluster_id)
         self.raft = self._make_raft()
         self.controller = Controller(
@@ -85,6 +98,7 @@ class Node:
         # The image is newer than what the controller has answered: whoever asks for what was just made finds it.
         self.raft.subscribe(self.loader)
         self.raft.subscribe(self.controller)
+        self._closing.append(self.raft.stop)
         await self.raft.start()
         link = LocalController(self.controller, self.raft)
         self.broker = Broker(
@@ -101,9 +115,14 @@ class Node:
         # The logs are there before a client can learn of a partition.
         self.loader.add_publisher(self.replicas)
         self.loader.add_publisher(self.broker)
+        self.loader.add_publisher(SnapshotGenerator(world.tasks, self.raft))
+        driver = LogDriver(world, self.replicas, config)
+        driver.start()
+        self._closing.append(lambda: driver.stop(broker_epoch=self.broker_epoch))
         self.sockets = SocketServer(self.broker)
-        endpoints = self._listen()
-
+        self._closing.append(self._close_sockets)
+        endpoints, controller_endpoints = self._listen()
+        world.tasks.spawn(self._register_controller(link, controller_endpoints), "controller-registration")
         self.lifecycle = BrokerLifecycle(
             world,
             config,
@@ -116,7 +135,7 @@ class Node:
         )
         await self.lifecycle.register()
         await self.lifecycle.unfence()
-        self._is_started = True
+        self._closing.append(self.lifecycle.shut_down)
         log.info("[Node %d] Kafka-compatible server started at %s", config.node_id, self.bootstrap_address)
 
     def _make_raft(self) -> RaftNode:
@@ -138,9 +157,10 @@ class Node:
         log.critical("[Node %d] The metadata log has failed, and nothing can be changed any more: %s",
                      self.config.node_id, error)  # fmt: skip
 
-    def _listen(self) -> list[Endpoint]:
-        """Open every listener; returns the broker's, as clients are told to reach them."""
-        endpoints = []
+    def _listen(self) -> tuple[list[Endpoint], list[Endpoint]]:
+        """Open every listener; returns the broker's and the controller's, as others are told to reach them."""
+        endpoints: list[Endpoint] = []
+        controller_endpoints: list[Endpoint] = []
         for spec in self.config.listener_list:
             is_controller = spec.name in self.config.controller_listener_names
             try:
@@ -149,10 +169,35 @@ class Node:
                 )
             except OSError as error:
                 raise CannotStart(f"Cannot listen on {spec.name}://{spec.host}:{spec.port}: {error.strerror}") from None
-            if not is_controller:
-                endpoints.append(self._endpoint(spec, listener.address))
+            kind = controller_endpoints if is_controller else endpoints
+            kind.append(self._endpoint(spec, listener.address))
+        if self.metrics_address is not None:
+            try:
+                self._metrics = MetricsServer.of(self.broker)
+                self._metrics.listen(self.metrics_address.host, self.metrics_address.port)
+            except OSError as error:
+                raise CannotStart(f"Cannot serve metrics on {self.metrics_address}: {error.strerror}") from None
         self.bootstrap_address = Address(endpoints[0].host, endpoints[0].port)
-        return endpoints
+        return endpoints, controller_endpoints
+
+    def _close_sockets(self) -> None:
+        self.sockets.close()
+        if self._metrics is not None:
+            self._metrics.close()
+
+    async def _register_controller(self, link: LocalController, endpoints: Sequence[Endpoint]) -> None:
+        """Tell the cluster where this controller is and what it can run with."""
+        await link.send(
+            ControllerRegistrationRequest(
+                controller_id=self.config.node_id,
+                incarnation_id=random_uuid(self.world),
+                listeners=[ControllerListener(*endpoint) for endpoint in endpoints],
+                features=[
+                    ControllerFeature(name, low, high) for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
+                ],
+            ),
+            version=0,
+        )
 
     def _endpoint(self, spec: ListenerSpec, bound: Address) -> Endpoint:
         """What is advertised: the setting's address, with the port that was chosen where it asks for any."""
@@ -181,13 +226,15 @@ class Node:
                 raise error_class(topic.error_code)(f"Cannot create topic {topic.name}: {topic.error_message}")
 
     async def stop(self) -> None:
-        """A controlled shutdown: the next start needs no recovery."""
-        if self._is_started:
+        """A controlled shutdown: the next start needs no recovery. What was not started yet is left out."""
+        if self._closing:
             log.info("[Node %d] Shutting down", self.config.node_id)
-            await self.lifecycle.shut_down()
-            self.sockets.close()
+        while self._closing:
+            ended = self._closing.pop()()
+            if ended is not None:
+                await ended
+        log.info("[Node %d] Shut down completed", self.config.node_id)
 
-            self.replicas.logs.shutdown(broker_epoch=self.lifecycle.broker_epoch)
-            await self.raft.stop()
-            self._is_started = False
-            log.info("[Node %d] Shut down completed", self.config.node_id)
+    @property
+    def broker_epoch(self) -> int:
+        return self.lifecycle.broker_epoch if self.lifecycle is not None else -1

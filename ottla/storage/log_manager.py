@@ -56,6 +56,7 @@ class LogManager:
         if len(set(paths)) != len(paths):
             raise ValueError(f"Duplicate log directory found: {', '.join(paths)}")
         self._locks: dict[str, Lock] = {}
+        self._is_locked_by_owner = False
         self._loaded: set[str] = set()
         self._cordoned: set[str] = set()
         self.logs: dict[TopicPartition, Log] = {}
@@ -72,14 +73,16 @@ class LogManager:
 
         Raises `KafkaStorageError` when another process holds a directory, or when none is left that works.
         """
+        is_owned = self._is_locked_by_owner
         self.lock()
+        self._is_locked_by_owner = is_owned
         for directory in self.live_directories:
             try:
                 self._load_directory(directory, is_stray)
             except OSError as error:
                 self._offline(directory, "loading logs", error)
         if not self.live_directories:
-            self._unlock()
+            self.unlock()
             raise KafkaStorageError(
                 f"None of the specified log dirs {', '.join(d.path for d in self.directories)} can be used: "
                 + "; ".join(f"{d.path}: {d.failure}" for d in self.directories)
@@ -89,7 +92,11 @@ class LogManager:
             self.handle_failures()
 
     def lock(self) -> None:
-        """Take the directories for this process, before anybody writes to them; those already taken stay so."""
+        """Take the directories for this process, before anybody writes to them; those already taken stay so.
+
+        Whoever calls this before `start` also writes there when the logs are closed: `unlock` is then theirs to call.
+        """
+        self._is_locked_by_owner = True
         for directory in self.live_directories:
             if directory.path in self._locks:
                 continue
@@ -99,7 +106,7 @@ class LogManager:
                     self._make_directory(directory.path)
                 self._locks[directory.path] = self._world.disk.lock(f"{directory.path}/{names.LOCK}")
             except BlockingIOError:
-                self._unlock()
+                self.unlock()
                 raise KafkaStorageError(
                     f"Failed to acquire lock on file {names.LOCK} in {directory.path}. "
                     "Another process is using this directory."
@@ -462,9 +469,11 @@ class LogManager:
                     CleanShutdownFile(self._world.disk, directory.path).write(broker_epoch)
             except (OSError, KafkaStorageError) as error:
                 log.error("[LogManager] Shutdown of %s was not clean: %s", directory.path, error)
-        self._unlock()
+        if not self._is_locked_by_owner:
+            self.unlock()
 
-    def _unlock(self) -> None:
+    def unlock(self) -> None:
+        """Let the directories go, after `shutdown`."""
         for lock in self._locks.values():
             lock.release()
         self._locks.clear()
