@@ -5,7 +5,8 @@ each partition the history knows which value is at which offset, from acknowledg
 
 The rules, each checked where it can first be seen broken:
 - an offset has one value for ever, and no value of an idempotent producer has two offsets;
-- nothing is served that was not sent there, nor out of its bytes' order, nor at or above the high watermark told;
+- nothing is served that was not sent there, nor out of its bytes' order, nor at or above the high watermark told, nor
+  what a follower in sync has not fetched;
 - after a restart everything acknowledged or shown is there, without holes. Only a power loss may take records that were
   never synced, from the end and without a gap; with `log.flush.interval.messages=1` it may take none.
 
@@ -61,6 +62,8 @@ class PartitionHistory:
     """How often each value was sent, by producer and number."""
     places: dict[tuple[str, int], int] = field(default_factory=dict)
     """Where each value of an idempotent producer is."""
+    replicated_to: int | None = None
+    """How far a follower has asked for records, where there is one: below this it has them all."""
     deleted_to: int = 0
     """Records below this may be gone: somebody asked for it."""
     truncations: int = 0
@@ -126,6 +129,10 @@ class History:
 
     def on_shown(self, partition: PartitionHistory, offset: int, value: Value) -> None:
         self.count("shown")
+        if partition.replicated_to is not None and offset >= partition.replicated_to:
+            raise Violation(
+                f"{partition} serves offset {offset}, and its follower has only what is below {partition.replicated_to}"
+            )
         self._place(partition, offset, value, "served")
         partition.shown[offset] = value
 

@@ -153,7 +153,8 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
         self._timers.clear()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if not self._is_closed:
+        # A task that died with its node had nobody left to tell.
+        if not self._is_closed and not isinstance(context.get("exception"), SimulatedCrash):
             log.error("[Loop] %s", context.get("message"), exc_info=context.get("exception"))
 
     # Running.

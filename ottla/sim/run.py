@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from ottla.records import Codec
-from ottla.sim.clients import Admin, Client, Consumer, Operator, Producer, Stranger
+from ottla.sim.clients import Admin, Client, Consumer, Follower, Operator, Producer, Stranger
 from ottla.sim.clients.consumer import EARLIEST, LATEST
 from ottla.sim.clock import VirtualClock
 from ottla.sim.disk import VirtualDisk
@@ -29,7 +29,7 @@ from ottla.sim.logs import LogCapture
 from ottla.sim.loop import Deadlock, Runaway, VirtualLoop
 from ottla.sim.network import Host, VirtualNetwork
 from ottla.sim.node import NodeDied, SimulatedNode
-from ottla.sim.scenario import NODE, PORT, Scenario, make_scenario
+from ottla.sim.scenario import FOLLOWED_TOPIC, NODE, PORT, Scenario, make_scenario
 from ottla.sim.trace import Trace
 from ottla.sim.world import VirtualNodeWorld, node_world
 
@@ -143,9 +143,12 @@ class Simulation:
                 START_MS_MAX,
                 "making topics",
             )
+        if scenario.has_follower:
+            await self._within(self._add_follower(admin), START_MS_MAX, "the follower's start")
         self._make_clients()
         for client in self.clients:
-            client.start()
+            if not isinstance(client, Follower):
+                client.start()
         end_us = self.loop.now_us + scenario.duration_ms * 1000
         while self.loop.now_us < end_us and not self.history.violations:
             await self._sleep_ms(scenario.fault_interval_ms * self.chance.uniform(0.1, 2))
@@ -173,7 +176,7 @@ class Simulation:
 
     async def _finish(self) -> None:
         """Let the clients come to their end, then look at everything once more."""
-        for kind in (Operator, Stranger, Producer, Consumer):
+        for kind in (Operator, Stranger, Producer, Consumer, Follower):
             group = [client for client in self.clients if isinstance(client, kind)]
             for client in group:
                 client.is_stopping = True
@@ -326,7 +329,7 @@ class Simulation:
     def _make_clients(self) -> None:
         scenario = self.scenario
         chance = self._chance_of("clients")
-        names = [topic.name for topic in scenario.topics]
+        names = [topic.name for topic in scenario.topics] + ([FOLLOWED_TOPIC] if scenario.has_follower else [])
         for number in range(scenario.producer_count):
             producer = self._add(Producer, f"producer{number}")
             producer.topic_names = chance.sample(names, chance.randint(1, len(names)))
@@ -349,6 +352,23 @@ class Simulation:
             self.history.may_delete_records = chance.random() < 0.5
         if scenario.has_stranger:
             self._add(Stranger, "stranger").topic_names = names
+
+    async def _add_follower(self, admin: Admin) -> None:
+        """A second broker, and a topic that it follows."""
+        follower = self._add(Follower, "follower")
+        follower.start()
+        while not follower.is_ready:
+            await self._sleep_ms(50)
+        made = self.loop.create_future()
+
+        async def make() -> None:
+            made.set_result(await admin.create(FOLLOWED_TOPIC, 2, replicas=[1, 2]))
+
+        await self._in_life_of(admin, make())
+        follower.topic = made.result()
+        assert follower.topic is not None, "the name is new"
+        for index in range(follower.topic.partition_count):
+            self.history.partition(FOLLOWED_TOPIC, follower.topic.id, index).replicated_to = 0
 
     def _add(self, kind: type[_C], name: str) -> _C:
         client = kind(self._world_of(name), self._chance_of(name), name, self.history, **self._common)

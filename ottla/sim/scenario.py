@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 PORT = 9092
@@ -10,6 +10,8 @@ NODE = "node"
 
 FAULTS = ("reset", "half-open", "silence", "part", "refuse", "kill", "power", "stop", "crash", "disk", "full", "clock")
 """Every kind of trouble; a scenario has some of them."""
+MILD_FAULTS = ["clock", "reset"]
+FOLLOWED_TOPIC = "followed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +35,19 @@ class Scenario:
     consumer_count: int
     has_operator: bool
     has_stranger: bool
+    has_follower: bool
+    """A second broker follows one more topic. It must stay in sync, so little goes wrong then."""
     faults: list[str]
     fault_interval_ms: int
     restart_delay_ms: int
-    notes: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
         """One line for the head of a trace."""
         topics = ", ".join(f"{topic.name}:{topic.partition_count}{topic.configs or ''}" for topic in self.topics)
         return (
             f"seed {self.seed}: {self.duration_ms / 1000:.0f} s, {'synced' if self.is_synced else 'not synced'}, "
-            f"topics {topics}; {self.producer_count} producers, {self.consumer_count} consumers; faults "
+            f"topics {topics}; {self.producer_count} producers, {self.consumer_count} consumers"
+            f"{', a follower' if self.has_follower else ''}; faults "
             f"{', '.join(self.faults) or 'none'} about every {self.fault_interval_ms} ms; {self.settings}"
         )
 
@@ -52,6 +56,7 @@ def make_scenario(seed: int) -> Scenario:
     """The scenario of a seed."""
     chance = Random(f"{seed} scenario")
     is_synced = chance.random() < 0.5
+    has_follower = chance.random() < 0.2
     topics = [_topic(chance, index) for index in range(chance.choice((1, 1, 2, 3)))]
     return Scenario(
         seed=seed,
@@ -63,7 +68,8 @@ def make_scenario(seed: int) -> Scenario:
         consumer_count=chance.choice((1, 1, 2, 3)),
         has_operator=chance.random() < 0.6,
         has_stranger=chance.random() < 0.3,
-        faults=_faults(chance),
+        has_follower=has_follower,
+        faults=MILD_FAULTS if has_follower else _faults(chance),
         fault_interval_ms=chance.choice((500, 2_000, 6_000)),
         restart_delay_ms=chance.choice((1, 200, 3_000)),
     )

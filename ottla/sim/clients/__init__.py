@@ -4,8 +4,9 @@ and tell the `History` what they were promised and what they were shown."""
 from ottla.sim.clients.admin import Admin, Operator
 from ottla.sim.clients.client import Client, Topic
 from ottla.sim.clients.consumer import Consumer
+from ottla.sim.clients.follower import Follower
 from ottla.sim.clients.link import Link
 from ottla.sim.clients.producer import Producer
 from ottla.sim.clients.stranger import Stranger
 
-__all__ = ["Admin", "Client", "Consumer", "Link", "Operator", "Producer", "Stranger", "Topic"]
+__all__ = ["Admin", "Client", "Consumer", "Follower", "Link", "Operator", "Producer", "Stranger", "Topic"]

@@ -145,6 +145,8 @@ class Admin(Client):
 
     async def _survey_partition(self, topic: Topic, index: int, *, may_lose: bool) -> None:
         history = self.history.partition(topic.name, topic.id, index)
+        if history.replicated_to is not None:
+            return  # its follower is out of reach, so its high watermark waits
         start = await self._offset_of(history, EARLIEST)
         end = await self._offset_of(history, LATEST)
         found: dict[int, Value] = {}

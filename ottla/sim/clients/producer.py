@@ -235,9 +235,11 @@ class Producer(Client):
             if batch is not lane.outgoing[0]:
                 self._try_again(lane)  # one before it failed, so this one came out of order
                 return
-            if lane.history.truncations == lane.truncations:
+            # What was sent before may be stored, with its answer lost. A broker that has restarted since knows only the
+            # last batch of a producer, as Kafka's snapshots do, and cannot tell an older one for a duplicate.
+            if lane.history.truncations == lane.truncations and batch.attempts == 1:
                 raise Violation(f"{self.name}: {lane.history} answers {error.name} to batch {batch.values[0]}")
-            # A power loss took what came before: the rest is given up, and a new producer begins.
+            # What is in doubt is given up, and a new producer begins.
             self.trace(f"{self.name} begins anew at {lane.history}")
             for one in self._lanes.values():
                 one.outgoing.clear()
