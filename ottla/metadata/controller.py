@@ -21,6 +21,7 @@ from ottla.metadata.control.config_rules import TableRules
 from ottla.metadata.control.creation import Creation, check_record_count
 from ottla.metadata.control.elections import Elections
 from ottla.metadata.control.feature_updates import FeatureUpdates
+from ottla.metadata.control.gauges import Gauge, read_gauges
 from ottla.metadata.control.heartbeats import Heartbeats
 from ottla.metadata.control.isr import IsrChanges
 from ottla.metadata.control.lifecycle import HeartbeatReply, Lifecycle
@@ -121,6 +122,8 @@ class Controller:
         self._rules = TableRules(config)
         self._periodic = PeriodicTasks(world.tasks, self._submit)
         self._handlers: dict[type[Message], Callable[[Any, int], Result[Any]]] = {}
+        self._activation_count = 0
+        self._decision_count = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -179,6 +182,18 @@ class Controller:
         """Whether this node decides."""
         return self._machine.is_active
 
+    def gauges(self) -> list[Gauge]:
+        """The values of Kafka's `kafka.controller:type=KafkaController` metrics now."""
+        committed = self._machine.committed_end - 1
+        return [
+            Gauge("ActiveControllerCount", int(self.is_active)),
+            Gauge("LastAppliedRecordOffset", committed),
+            Gauge("LastCommittedRecordOffset", committed),
+            Gauge("NewActiveControllersCount", self._activation_count),
+            Gauge("EventQueueOperationsStartedCount", self._decision_count),
+            *read_gauges(self._state, self._world.clock),
+        ]
+
     # Requests
 
     async def handle(self, request: Message, *, version: int) -> Message:
@@ -199,6 +214,7 @@ class Controller:
 
     def _submit(self, name: str, decide: Callable[[], Result[T]]) -> Promise[T]:
         self._state.next_offset = self._raft.log_end_offset
+        self._decision_count += 1
         return self._machine.submit(name, decide)
 
     def _logged(self, result: Result[T]) -> Result[T]:
@@ -302,6 +318,7 @@ class Controller:
         state, config = self._state, self._config
         log.info("%s Becoming the active controller at epoch %d", self._subject, epoch)
         self._machine.on_leader()
+        self._activation_count += 1
         heartbeats = Heartbeats(self._world.clock, config.broker_session_timeout_ms)
         for broker in state.brokers.brokers.values():
             heartbeats.register(broker.id, is_fenced=broker.is_fenced)

@@ -2,7 +2,7 @@
 
 Promises: publishers are told in the order in which they were added, each image once, and never the middle of a
 transaction. A publisher that is added late gets one delta from nothing to the current image. What a snapshot no longer
-names is told as deleted.
+names is told as deleted. A publisher that raises ends the node, because what it acts on would no longer be the log.
 Called by raft with what is committed; calls the publishers.
 """
 

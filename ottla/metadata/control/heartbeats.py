@@ -68,6 +68,9 @@ class Heartbeats:
     def contact(self, broker_id: int, epoch: int) -> None:
         self._contacts[broker_id, epoch] = self._clock.monotonic_ms()
 
+    def last_contact_ms(self, broker_id: int, epoch: int) -> int | None:
+        return self._contacts.get((broker_id, epoch))
+
     def has_session(self, broker_id: int, epoch: int) -> bool:
         contact = self._contacts.get((broker_id, epoch))
         return contact is not None and not self._has_expired(contact)

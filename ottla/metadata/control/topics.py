@@ -42,6 +42,9 @@ class PartitionIndex(Generic[K]):
     def __getitem__(self, key: K) -> list[PartitionId]:
         return list(self._sets.get(key, ()))
 
+    def count(self, key: K) -> int:
+        return len(self._sets.get(key, ()))
+
     def has_any(self, key: K) -> bool:
         return bool(self._sets.get(key))
 

@@ -6,7 +6,7 @@ What is appended is committed in the next turn of the loop, unless `holds_commit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.config import BrokerConfig
 from ottla.metadata import SUPPORTED_FEATURES, Controller, ImageLoader, bootstrap_records, random_uuid
@@ -107,6 +107,8 @@ class Cluster:
         self.quorum.listeners = [self.controller, self.loader]
         self.directories: dict[int, Uuid] = {}
         self.epochs: dict[int, int] = {}
+        self.waiting: Any = None
+        """A request whose answer nobody waits for yet."""
         self.controller.on_leader(1)
         self.settle()
 

@@ -463,9 +463,7 @@ class Player:
         """submit NAME: ask for a topic, and do not wait for the answer."""
         cluster = self._cluster
         request = CreateTopicsRequest(topics=[CreatableTopic(words[0], 1, 1)])
-        cluster.waiting = cluster.world.loop.create_task(  # type: ignore[attr-defined]
-            cluster.controller.handle(request, version=7)
-        )
+        cluster.waiting = cluster.world.loop.create_task(cluster.controller.handle(request, version=7))
         cluster.world.loop.run_until(lambda: len(cluster.quorum.batches) > cluster.quorum.committed_count)
         return []
 
@@ -473,7 +471,7 @@ class Player:
         """lose: another node takes over, which has not seen what is not committed; then this one leads again."""
         cluster = self._cluster
         cluster.controller.on_resign()
-        waiting = cluster.waiting  # type: ignore[attr-defined]
+        waiting = cluster.waiting
         cluster.world.loop.run_until(waiting.done)
         error = waiting.exception()
         cluster.quorum.drop_uncommitted()

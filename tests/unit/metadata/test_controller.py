@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from ottla.errors import NotController, UnsupportedVersion
+from ottla.machine import Result
 from ottla.metadata import (
     SUPPORTED_FEATURES,
     Controller,
@@ -20,11 +21,19 @@ from ottla.metadata import (
     bootstrap_records,
     random_uuid,
 )
+from ottla.metadata.control.periodic import PeriodicTasks
 from ottla.raft import RaftConfig, RaftNode
 from ottla.records import batches
+from ottla.sim.world import virtual_node_world
 from ottla.types import Uuid
 from ottla.wire.json_form import to_json
 from ottla.wire.messages import controller_registration as wire
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+)
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import (
@@ -34,6 +43,7 @@ from ottla.wire.messages.broker_registration import (
     Listener,
 )
 from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -47,8 +57,8 @@ from ottla.wire.messages.describe_quorum import (
     DescribeQuorumResponse,
 )
 from ottla.wire.metadata import BeginTransactionRecord, FeatureLevelRecord, NoOpRecord, VersionedRecord
-from ottla.world import NodeWorld
-from tests.support.golden import golden_data_dir
+from ottla.world import NodeWorld, Promise
+from tests.support.golden import GOLDEN, golden_data_dir
 from tests.unit.metadata.harness import CLUSTER_ID, Cluster, broker_config
 from tests.unit.raft.nodes import DATA, Machine, raft_node
 
@@ -378,3 +388,78 @@ def test_an_interrupted_bootstrap_is_aborted_and_written_again() -> None:
         half.close()
     finally:
         cluster.close()
+
+
+def test_the_gauges_show_brokers_topics_and_partitions_under_kafkas_names() -> None:
+    cluster = Cluster()
+    try:
+        for broker_id in (1, 2, 3):
+            cluster.add_broker(broker_id)
+        cluster.ask(CreateTopicsRequest(topics=[CreatableTopic("a", 6, 1)]), CreateTopicsResponse)
+        cluster.heartbeat(2, want_fence=True)
+        cluster.heartbeat(3, want_shut_down=True)
+        gauges = {(gauge.name, *gauge.tags.values()): gauge.value for gauge in cluster.controller.gauges()}
+        assert gauges["ActiveControllerCount",] == 1
+        assert (gauges["ActiveBrokerCount",], gauges["FencedBrokerCount",]) == (2, 1)
+        assert gauges["ControlledShutdownBrokerCount",] == 1
+        assert (gauges["GlobalTopicCount",], gauges["GlobalPartitionCount",]) == (1, 6)
+        assert gauges["OfflinePartitionsCount",] == gauges["PreferredReplicaImbalanceCount",] == 4
+        assert [gauges["BrokerRegistrationState", number] for number in "123"] == [30, 10, 20]
+        assert gauges["TimeSinceLastHeartbeatReceivedMs", "1"] == 0
+        assert gauges["LastCommittedRecordOffset",] == cluster.quorum.log_end_offset - 1
+        facts = (GOLDEN / "kafka-facts" / "metrics.txt").read_text()
+        for name, *_ in gauges:
+            assert f"kafka.controller:type=KafkaController,name={name} " in facts
+    finally:
+        cluster.close()
+
+
+def test_an_older_leader_names_its_isr_without_broker_epochs() -> None:
+    cluster = Cluster()
+    try:
+        cluster.add_broker(1)
+        cluster.add_broker(2)
+        topic = CreatableTopic("a", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2])])
+        created = cluster.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
+        change = AlterPartitionRequestPartitionData(partition_index=0, new_isr=[1])
+        topics = [AlterPartitionRequestTopicData(created.topics[0].topic_id, [change])]
+        request = AlterPartitionRequest(broker_id=1, broker_epoch=cluster.epochs[1], topics=topics)
+        response = cluster.ask(request, AlterPartitionResponse, version=2)
+        answered = response.topics[0].partitions[0]
+        assert (answered.error_code, answered.isr, answered.partition_epoch) == (0, [1], 1)
+        assert cluster.loader.image.topics.by_name["a"].partitions[0].isr == (1,)
+    finally:
+        cluster.close()
+
+
+def test_what_goes_by_the_clock_goes_on_after_a_failure_and_ends_with_leadership(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = virtual_node_world(3)
+    runs: list[int] = []
+
+    def submit(name: str, decide: Callable[[], Result[bool]]) -> Promise[bool]:
+        promise: Promise[bool] = world.tasks.promise()
+        try:
+            promise.set_result(decide().response)
+        except Exception as error:  # noqa: BLE001  as the machine does
+            promise.set_exception(error)
+        return promise
+
+    def decide() -> Result[bool]:
+        runs.append(world.clock.monotonic_ms())
+        if len(runs) == 2:
+            raise ValueError("a mistake of ours")
+        if len(runs) == 6:
+            raise NotController()
+        return Result(len(runs) == 4)
+
+    began = world.clock.monotonic_ms()
+    periodic = PeriodicTasks(world.tasks, submit)
+    periodic.start({"task": (100, decide)})
+    world.loop.run_until_complete(world.tasks.sleep_ms(2000))
+    assert [at - began for at in runs] == [100, 200, 300, 400, 410, 510], "4 had more to do, 6 found another leader"
+    assert "task failed" in caplog.text
+    periodic.stop()
+    world.life.end()
+    world.loop.close()
