@@ -19,7 +19,7 @@ _SIZE = struct.Struct(">i")
 SHARED_SIZE = 256 * 1024
 """Room of the common buffer: what one system call takes from a busy connection."""
 LARGE_MIN = 64 * 1024
-"""A frame from this size on gets a buffer of its own once a part of it has arrived."""
+"""A frame from this size on gets a buffer of its own, once enough of it has arrived to pay for one."""
 GROWTH = 4
 """A buffer of its own has room for at most this many times the bytes that have arrived."""
 SPARE_MAX = 4
@@ -137,7 +137,7 @@ class FrameReader:
         if end <= self._end:
             self._position = end
             return self._source[start:end]
-        if size >= LARGE_MIN:
+        if size >= LARGE_MIN and self._end - start >= LARGE_MIN // GROWTH:
             self._begin_large(size, start)
         return None
 
@@ -162,7 +162,7 @@ class FrameReader:
     def _begin_large(self, size: int, start: int) -> None:
         """Move the part of a large frame that is there into a buffer of its own."""
         filled = self._end - start
-        large = self._common.take(min(size, max(LARGE_MIN, GROWTH * filled)))
+        large = self._common.take(min(size, GROWTH * filled))
         large[:filled] = self._source[start : self._end]
         self._large, self._large_size, self._filled = large, size, filled
         self._position = self._end
