@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
 JOBS ?= 2
 
-.PHONY: run test lint types unit bench soak lock clean help
+.PHONY: run test lint types unit bench sim mutants soak lock clean help
 
 run: $(READY) ## a broker on localhost:9092, data in the user's data home
 	$(BIN)/ottla up --log-level INFO
@@ -27,6 +27,12 @@ unit: $(COMPILED)
 
 bench: $(COMPILED) ## measure, print a table, write benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
+
+sim: $(COMPILED) ## a node on virtual time: SEEDS=500 many seeds, SEED=8472 one again, with its trace
+	$(BIN)/python -m ottla.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100) --first $(or $(FIRST),0)) $(ARGS)
+
+mutants: $(COMPILED) ## put known faults into copies of the code and show that the simulator finds each
+	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
 soak: $(COMPILED) ## the long runs: many more crash seeds and fuzz rounds
 	OTTLA_SOAK=1 $(BIN)/pytest -n $(JOBS) --timeout 3600 -m "not java" $(ARGS)

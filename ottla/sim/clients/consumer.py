@@ -89,7 +89,8 @@ class Consumer(Client):
                 if not await self._find_offsets():
                     await self.pause()
                     continue
-                await self._fetch()
+                if not await self._fetch() and self.max_wait_ms == 0:
+                    await self.pause()  # a poll that does not wait at the broker waits here
             except OSError as error:
                 self.trace(f"{self.name}: {error}")
                 self._session = Session()
@@ -139,7 +140,8 @@ class Consumer(Client):
 
     # Fetch
 
-    async def _fetch(self) -> None:
+    async def _fetch(self) -> bool:
+        """Ask once for everything; whether anything came."""
         link = await self.link()
         version = self.version_of(1)
         if self._session.version != version or version < SESSION_VERSION:
@@ -170,7 +172,9 @@ class Consumer(Client):
             topics=list(topics.values()),
         )
         response: FetchResponse = await link.send(request, version)
+        before = self.history.counts.get("shown", 0)
         self._on_response(response, version)
+        return self.history.counts.get("shown", 0) > before
 
     def _on_response(self, response: FetchResponse, version: int) -> None:
         session = self._session

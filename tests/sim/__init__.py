@@ -1,0 +1,1 @@
+"""Whole nodes on virtual time."""
