@@ -1,9 +1,11 @@
 """The partitions of this node: made, led, configured and removed as the metadata says.
 
 Promises: the first metadata opens the logs, and those that the cluster no longer knows are set aside; every later
-change acts before `on_metadata` returns: logs exist, their settings are the new ones, leaders lead. A log directory
-that fails takes its own partitions out of service and no others. Called by the metadata loader as a publisher, by the
-handlers to find partitions, and by `log_driver` on schedule.
+change acts before `on_metadata` returns: settings are the new ones, leaders lead, deleted topics are gone. Only where
+there are many new partitions their logs are begun one after the other, with requests served in between: each waits for
+the device several times, and until it is there its partition is answered as one that another broker leads. A log
+directory that fails takes its own partitions out of service and no others.
+Called by the metadata loader as a publisher, by the handlers to find partitions, and by `log_driver` on schedule.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
 
 log = logging.getLogger("ottla.state_change")
+
+BEGUN_AT_ONCE_MAX = 8
+"""How many new logs one piece of metadata may begin before requests have their turn."""
 
 Assigned = Callable[[Uuid, int, Uuid], None]
 """Told when a replica is in another directory than the metadata says: topic id, partition, directory id."""
@@ -75,6 +80,8 @@ class ReplicaManager:
         self._stats: dict[str, TopicStats] = {}
         self._past_stats = TopicStats()
         self._failed: set[str] = set()
+        self._to_begin: dict[tuple[Uuid, int], None] = {}
+        """Partitions whose logs are still to be begun."""
 
     @classmethod
     def create(
@@ -189,8 +196,12 @@ class ReplicaManager:
             for topic in image.topics.by_id.values():
                 self._apply_topic(topic, dict(topic.partitions))
         else:
+            room = BEGUN_AT_ONCE_MAX
             for change in delta.changed_topics.values():
                 changed = {index: one.new for index, one in change.changed_partitions.items()}
+                new = self._to_be_begun(change.new, changed)
+                self._begin_later(change.new, changed, new[room:])
+                room = max(0, room - len(new))
                 self._apply_topic(change.new, changed)
 
     def _cordon(self) -> None:
@@ -215,6 +226,32 @@ class ReplicaManager:
         for kind, name in delta.changed_configs:
             if kind == TOPIC and name in self.by_name:
                 self.logs.update_topic_config(name)
+
+    def _to_be_begun(self, topic: TopicImage, changed: Mapping[int, PartitionImage]) -> list[int]:
+        """The partitions that have a replica here and no log yet."""
+        logs = self.logs.logs
+        return [
+            index
+            for index, one in changed.items()
+            if self.node_id in one.replicas and TopicPartition(topic.name, index) not in logs
+        ]
+
+    def _begin_later(self, topic: TopicImage, changed: dict[int, PartitionImage], later: list[int]) -> None:
+        if later and not self._to_begin:
+            self.world.tasks.soon(self._begin_next)
+        for index in later:
+            self._to_begin[topic.id, index] = None
+            del changed[index]
+
+    def _begin_next(self) -> None:
+        """Begin one of the logs that wait for it, as the metadata is by now, and let others run."""
+        topic_id, index = next(iter(self._to_begin))
+        del self._to_begin[topic_id, index]
+        if self._to_begin:
+            self.world.tasks.soon(self._begin_next)
+        topic = None if self.image is None else self.image.topics.by_id.get(topic_id)
+        if topic is not None and index in topic.partitions:
+            self._apply_topic(topic, {index: topic.partitions[index]})
 
     def _apply_topic(self, topic: TopicImage, changed: Mapping[int, PartitionImage]) -> None:
         for index, partition in changed.items():

@@ -98,7 +98,7 @@ def test_a_checkpoint_that_has_become_old_never_replaces_a_newer_one(started: St
     log = node.partition().log
     assert log is not None
     log.flush()
-    deleted = []
+    deleted: list[str] = []
 
     def delete_once(kind: Kind, path: str) -> None:
         if kind == "sync" and path.endswith(".next.tmp") and "recovery" in path and not deleted:
@@ -159,6 +159,7 @@ def test_no_piece_of_the_schedule_grows_with_the_number_of_logs(started: Start, 
     """Measured as the work between two turns of the loop: file operations on it, and logs looked at."""
     node, _ = started({"log.retention.check.interval.ms": 5000, "log.flush.scheduler.interval.ms": 3000})
     node.create_topic("t", partitions, retention_ms=1, flush_ms=1)
+    node.run_ms(1)
     for index in range(partitions):
         node.partition("t", index).append(make_batch(b"v", timestamp=node.world.clock.now_ms()))
     assert node.virtual is not None

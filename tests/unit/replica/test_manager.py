@@ -16,6 +16,7 @@ from ottla.errors import (
 )
 from ottla.metadata import UNASSIGNED
 from ottla.types import TopicPartition, Uuid
+from ottla.wire.metadata import PartitionRecord, TopicRecord
 from tests.support.logs import make_batch
 from tests.unit.replica.node import BROKER_CONFIG, NODE_ID, TestNode, directory_id, topic_id
 
@@ -190,3 +191,42 @@ def test_counters_of_deleted_topics_stay_in_the_total() -> None:
     node.delete_topic("t")
     assert node.replicas.all_stats().bytes_in == 10
     assert "t" not in node.replicas.topic_stats()
+
+
+def test_a_large_topic_is_begun_log_by_log_and_the_others_are_served_in_between() -> None:
+    node = TestNode()
+    node.create_topic("large", 30)
+    assert len(node.replicas.by_name["large"]) == 8
+    with pytest.raises(NotLeaderOrFollower):
+        node.replicas.partition_by_name("large", 29)
+    node.create_topic("small")
+    assert node.partition("small").is_leader
+    many = [
+        record
+        for number in range(30)
+        for record in (
+            TopicRecord(name=f"many-{number}", topic_id=topic_id(f"many-{number}")),
+            PartitionRecord(topic_id=topic_id(f"many-{number}"), replicas=[NODE_ID], isr=[NODE_ID], leader=NODE_ID),
+        )
+    ]
+    node.publish(*many)
+    assert sum(name.startswith("many") for name in node.replicas.by_name) == 8
+    node.run_ms(1)
+    assert sum(name.startswith("many") for name in node.replicas.by_name) == 30
+    assert sorted(node.replicas.by_name["large"]) == list(range(30))
+    assert node.replicas.partition_by_name("large", 29).is_leader
+
+
+def test_a_large_topic_that_is_deleted_or_changed_while_it_is_begun_ends_as_the_metadata_says() -> None:
+    node = TestNode()
+    node.create_topic("deleted", 30)
+    node.create_topic("moved", 30, replicas=(NODE_ID, 2))
+    node.delete_topic("deleted")
+    node.change_partition("moved", 29, leader=2)
+    node.run_ms(1)
+    assert "deleted" not in node.replicas.by_name
+    assert not [
+        name for name in node.world.disk.names("/logs") if name.startswith("deleted") and "delete" not in name[8:]
+    ]
+    assert len(node.replicas.by_name["moved"]) == 30
+    assert [node.partition("moved", index).is_leader for index in (28, 29)] == [True, False]
