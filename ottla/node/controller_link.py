@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.metadata.controller import Controller
+from ottla.metadata import Controller
 from ottla.raft import RaftNode
 from ottla.wire import Message
 

@@ -10,11 +10,10 @@ import logging
 from dataclasses import dataclass
 
 from ottla.config import BrokerConfig
-from ottla.metadata import LATEST_METADATA_VERSION, default_levels, random_uuid
-from ottla.raft import MetadataRecord, format_directory
-from ottla.storage import DamagedFile, MetaProperties, read_meta_properties, write_meta_properties
+from ottla.metadata import bootstrap_records, random_uuid
+from ottla.raft import format_directory
+from ottla.storage import CleanShutdownFile, DamagedFile, MetaProperties, read_meta_properties, write_meta_properties
 from ottla.types import Uuid
-from ottla.wire.metadata import FeatureLevelRecord
 from ottla.world import World
 
 log = logging.getLogger(__name__)
@@ -89,10 +88,19 @@ def format_new(world: World, config: BrokerConfig) -> None:
         _write_properties(world, config, directory, cluster_id)
 
 
-def bootstrap_records() -> list[MetadataRecord]:
-    """The feature levels a new cluster of this release begins with."""
-    levels = default_levels(LATEST_METADATA_VERSION)
-    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+def epoch_of_clean_shutdown(world: World, config: BrokerConfig) -> int:
+    """The broker epoch that every log directory was closed in; -1 unless all of them were, and in the same one.
+
+    With it the controller knows that nothing was lost since, and lets the replicas be what they were (KIP-966).
+    """
+    epochs = set()
+    for directory in config.log_dir_list:
+        try:
+            epochs.add(CleanShutdownFile(world.disk, directory).read())
+        except (DamagedFile, OSError):
+            return -1  # an unclean stop is what is assumed when nothing better is known
+    epoch = epochs.pop() if len(epochs) == 1 else None
+    return -1 if epoch is None else epoch
 
 
 def _write_properties(world: World, config: BrokerConfig, directory: str, cluster_id: str) -> Uuid:

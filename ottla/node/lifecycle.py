@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ottla.config import BrokerConfig
-from ottla.errors import KafkaError, NotController, error_class
+from ottla.errors import BrokerIdNotRegistered, KafkaError, NotController, StaleBrokerEpoch, error_class
 from ottla.metadata import SUPPORTED_FEATURES, Endpoint, random_uuid
 from ottla.server import ControllerLink
 from ottla.types import Uuid
@@ -42,7 +42,9 @@ class BrokerLifecycle:
         log_dirs: Sequence[Uuid],
         metadata_offset: Callable[[], int],
         offline_log_dirs: Callable[[], list[Uuid]],
+        previous_broker_epoch: int = -1,
     ) -> None:
+        """`previous_broker_epoch` is that of the last life, if it ended in order."""
         self._world = world
         self._config = config
         self._controller = controller
@@ -52,6 +54,7 @@ class BrokerLifecycle:
         self._metadata_offset = metadata_offset
         self._offline_log_dirs = offline_log_dirs
         self._incarnation_id = random_uuid(world)
+        self._previous_epoch = previous_broker_epoch
         self.broker_epoch = -1
         self.is_fenced = True
         self._heartbeats: Task[None] | None = None
@@ -78,14 +81,14 @@ class BrokerLifecycle:
                 features=[Feature(name, low, high) for name, (low, high) in sorted(SUPPORTED_FEATURES.items())],
                 rack=self._config.broker_rack,
                 log_dirs=sorted(self._log_dirs),
-                previous_broker_epoch=self.broker_epoch,
+                previous_broker_epoch=self._previous_epoch,
             ),
             version=REGISTRATION_VERSION,
         )
         assert isinstance(response, BrokerRegistrationResponse), response
         if response.error_code:
             raise error_class(response.error_code)(f"the controller refused to register broker {self._config.node_id}")
-        self.broker_epoch = response.broker_epoch
+        self.broker_epoch = self._previous_epoch = response.broker_epoch
         log.info(
             "[BrokerLifecycle id=%d] Successfully registered broker with broker epoch %d",
             self._config.node_id, self.broker_epoch,
@@ -108,6 +111,14 @@ class BrokerLifecycle:
                 log.warning("[BrokerLifecycle id=%d] A heartbeat failed: %s", self._config.node_id, error)
 
     async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
+        """One heartbeat. When the controller does not know this registration, it is made anew, and the error raised."""
+        try:
+            return await self._beat_once(want_shut_down)
+        except (StaleBrokerEpoch, BrokerIdNotRegistered):
+            await self._register_once()
+            raise
+
+    async def _beat_once(self, want_shut_down: bool) -> BrokerHeartbeatResponse:
         response = await self._controller.send(
             BrokerHeartbeatRequest(
                 broker_id=self._config.node_id,
@@ -116,15 +127,13 @@ class BrokerLifecycle:
                 want_fence=False,
                 want_shut_down=want_shut_down,
                 offline_log_dirs=self._offline_log_dirs(),
+                cordoned_log_dirs=[],
             ),
             version=HEARTBEAT_VERSION,
         )
         assert isinstance(response, BrokerHeartbeatResponse), response
         if response.error_code:
-            error = error_class(response.error_code)()
-            if error.name in ("STALE_BROKER_EPOCH", "BROKER_ID_NOT_REGISTERED"):
-                await self._register_once()
-            raise error
+            raise error_class(response.error_code)()
         if response.is_fenced is not self.is_fenced:
             log.info(
                 "[BrokerLifecycle id=%d] The broker has been %s", self._config.node_id,

@@ -13,10 +13,17 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.config import BrokerConfig, ListenerSpec, start_warnings
 from ottla.errors import TopicAlreadyExists, error_class
-from ottla.metadata import SUPPORTED_FEATURES, Endpoint, ImageLoader, SnapshotGenerator, random_uuid
-from ottla.metadata.controller import Controller
+from ottla.metadata import (
+    SUPPORTED_FEATURES,
+    Controller,
+    Endpoint,
+    ImageLoader,
+    SnapshotGenerator,
+    bootstrap_records,
+    random_uuid,
+)
 from ottla.node.controller_link import LocalController
-from ottla.node.directories import CannotStart, check_directories, format_new
+from ottla.node.directories import CannotStart, check_directories, epoch_of_clean_shutdown, format_new
 from ottla.node.lifecycle import BrokerLifecycle
 from ottla.raft import RaftNode, VoterSet, read_bootstrap
 from ottla.replica import LogDriver, ReplicaManager
@@ -86,6 +93,7 @@ class Node:
         self.replicas = ReplicaManager.create(world, config, config.node_id, directory_ids=directories.ids)
         self.replicas.logs.lock()
         self._closing.append(self.replicas.logs.unlock)
+        previous_broker_epoch = epoch_of_clean_shutdown(world, config)
         self.loader = ImageLoader(directories.cluster_id)
         self.raft = self._make_raft()
         self.controller = Controller(
@@ -93,7 +101,7 @@ class Node:
             self.raft,
             config,
             cluster_id=directories.cluster_id,
-            bootstrap=read_bootstrap(world, config.metadata_dir) or (),
+            bootstrap=read_bootstrap(world, config.metadata_dir) or bootstrap_records(),
         )
         # The image is newer than what the controller has answered: whoever asks for what was just made finds it.
         self.raft.subscribe(self.loader)
@@ -132,6 +140,7 @@ class Node:
             log_dirs=list(directories.ids.values()),
             metadata_offset=lambda: self.loader.image.offset,
             offline_log_dirs=self._offline_log_dirs,
+            previous_broker_epoch=previous_broker_epoch,
         )
         await self.lifecycle.register()
         await self.lifecycle.unfence()

@@ -7,6 +7,7 @@ from ottla.storage.batch_file import FileSlice
 from ottla.storage.checkpoint import OffsetCheckpoint
 from ottla.storage.chores import Chores, SyncPlan
 from ottla.storage.cleaner_manager import CleanerManager, CleanerStep
+from ottla.storage.clean_shutdown import CleanShutdownFile
 from ottla.storage.damage import DamagedFile
 from ottla.storage.loader import load_log
 from ottla.storage.log import (
@@ -57,6 +58,7 @@ __all__ = [
     "read_meta_properties",
     "write_meta_properties",
     "DamagedFile",
+    "CleanShutdownFile",
     "delete_old_segments",
     "ProducerStateConfig",
     "InvalidRecords",
