@@ -214,7 +214,7 @@ class Operator(Admin):
             await self.world.tasks.sleep_ms(self.interval_ms * self.chance.uniform(0.1, 2))
             choice = self.chance.randrange(4)
             if choice == 0 and spare is None:
-                spare = await self.create(self.spare_topic, self.chance.randint(1, 3))
+                spare = await self.create(self.spare_topic, self.chance.randint(1, 3), replicas=[1])
             elif choice == 1 and spare is not None:
                 await self.delete(spare)
                 spare = None
