@@ -111,7 +111,8 @@ def _start(server: Server, duel: Duel, sizes: Sizes) -> None:
     duel.ready_s[server.name] = min(starts[1:] or starts)
     duel.idle_bytes[server.name] = server.resident_bytes
     _say(
-        f"{server.name} is ready in {duel.ready_s[server.name]:.3f} s and idle with {server.resident_bytes / 1e6:.0f} MB"
+        f"{server.name} is ready in {duel.ready_s[server.name]:.3f} s, "
+        f"idle with {duel.idle_bytes[server.name] / 1e6:.0f} MB"
     )
 
 
