@@ -194,10 +194,8 @@ class LogDriver:
                 try:
                     await self._tasks.in_thread(plan.sync)
                     plan.on_done()
-                except (OSError, KafkaStorageError) as error:
-                    log.error("[LogDriver] A sync of the cleaner failed: %s", error)
-                    if cleaner.cleaning is not None:
-                        cleaner.abort(cleaner.cleaning)
+                except OSError as error:
+                    cleaner.on_sync_failed(error)
                     self._replicas.check_directories()
             await self._tasks.sleep_ms(step.delay_ms)
 

@@ -409,8 +409,8 @@ class Segment:
             file.sync()
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename all files of the segment; the log file last going in, first coming out, so that no crash leaves a
-        log file that claims to be complete beside indexes that are not there yet."""
+        """Rename all files of the segment, the log file first, as Kafka does. A crash in between leaves files of both
+        names, from which `loader` tells how far it came."""
         old_path = self.path
         old_suffix, self.suffix = self.suffix, suffix
         self._world.disk.rename(old_path, self.path)
