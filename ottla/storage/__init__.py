@@ -6,8 +6,8 @@
 from ottla.storage.batch_file import FileSlice
 from ottla.storage.checkpoint import OffsetCheckpoint
 from ottla.storage.chores import Chores, SyncPlan
-from ottla.storage.cleaner_manager import CleanerManager, CleanerStep
 from ottla.storage.clean_shutdown import CleanShutdownFile
+from ottla.storage.cleaner_manager import CleanerManager, CleanerStep
 from ottla.storage.damage import DamagedFile
 from ottla.storage.loader import load_log
 from ottla.storage.log import (
@@ -21,8 +21,8 @@ from ottla.storage.log import (
 )
 from ottla.storage.log_dir import LogDir
 from ottla.storage.log_manager import LogManager
-from ottla.storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from ottla.storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.offset_metadata import OffsetMetadata
 from ottla.storage.producer_append import TRANSACTION_VERSION_UNKNOWN
 from ottla.storage.producer_state import ProducerStateConfig
