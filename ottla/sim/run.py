@@ -45,6 +45,8 @@ DISK_FAULTS: tuple[tuple[Kind, ...], ...] = (("write",), ("sync",), ("create", "
 MOMENTS: tuple[Moment, ...] = ("before", "during", "after")
 BATCHES_MAX = 250
 """What one producer sends: enough for every fault, and little enough to read it all again after each restart."""
+WAITING_MAX = 64
+"""How many requests of one connection may wait for data or for followers."""
 STARTS_MAX = 6
 """How often a node that dies while it starts is started again before the faults are taken away."""
 
@@ -319,10 +321,19 @@ class Simulation:
             self.node.kill(is_power_loss=False)
 
     def _check_memory(self) -> None:
-        """No connection may pile up answers that nobody reads."""
-        for _, other in self.network.open_connections():
-            if other.host is self.node.host and other.unsent_bytes > UNSENT_BYTES_MAX:
+        """No connection may pile up answers that nobody reads, nor requests that wait."""
+        connections = [ends for ends in self.network.open_connections() if ends[1].host is self.node.host]
+        for _, other in connections:
+            if other.unsent_bytes > UNSENT_BYTES_MAX:
                 raise Violation(f"{other} has {other.unsent_bytes} unsent bytes")
+        replicas = None if self.node.node is None else getattr(self.node.node, "replicas", None)
+        if replicas is None:
+            return  # it has not come so far yet
+        partitions = [one for table in replicas.by_name.values() for one in table.values()]
+        waiting = len({waiter for one in partitions for waiter in one.waiters})
+        # What a connection leaves behind waits no longer than its request does.
+        if waiting > WAITING_MAX * (len(connections) + self.scenario.consumer_count + self.scenario.producer_count):
+            raise Violation(f"{waiting} requests wait, of {len(connections)} connections")
 
     # The clients
 

@@ -27,18 +27,18 @@ def test_nothing_that_was_promised_is_broken(seed: int) -> None:
 def test_a_seed_replays_exactly_under_any_hash_seed() -> None:
     """The digest covers every line of the trace: connections, faults, errors, answers, with their virtual times."""
     digests = []
-    for hash_seed in ("0", "1", "4242"):
+    for hash_seed in ("1", "4242"):
         done = subprocess.run(
-            [sys.executable, "-m", "ottla.sim", "--first", "100", "--seeds", "4", "--jobs", "1", "--digests"],
+            [sys.executable, "-m", "ottla.sim", "--first", "100", "--seeds", "3", "--jobs", "2", "--digests"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
             check=False,
         )
-        lines = [line for line in done.stdout.splitlines() if len(line.split()) == 2 and line[:1] == "1"]
-        assert len(lines) == 4, done.stdout + done.stderr
+        lines = sorted(line for line in done.stdout.splitlines() if line[:2] == "10" and len(line.split()) == 2)
+        assert len(lines) == 3, done.stdout + done.stderr
         digests.append(lines)
-    assert digests[0] == digests[1] == digests[2]
+    assert digests[0] == digests[1]
 
 
 def test_different_seeds_are_different_runs() -> None:
