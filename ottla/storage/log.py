@@ -716,8 +716,9 @@ class Log:
 
     def plan_flush(self, offset: int | None = None, *, including_active: bool = False) -> SyncPlan | None:
         """What to sync so that everything below `offset` (the log end by default) survives a power cut."""
-        # A chore may name an offset that a truncation has taken away since.
-        upper = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
+        # Not beyond the last batch: a chore may name an offset that a truncation has taken away since, and what is
+        # appended later behind offsets without batches is not flushed by this.
+        upper = min(self.log_end_offset if offset is None else offset, self._batches_end)
         truncation_count, begun_count = self.truncation_count, self._begun_count
         if upper + including_active <= self.recovery_point:
             return None

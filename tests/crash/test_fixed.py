@@ -322,3 +322,23 @@ def test_a_snapshot_from_below_deleted_segments_kept_the_node_from_starting() ->
     node.cut_power()
     assert node.offsets() == [2]
     assert node.log.producers.producers[7].txn_first_offset is None
+
+
+def test_a_flush_vouched_for_offsets_that_had_no_batch_yet() -> None:
+    """The log ended above its last batch, where a truncation had cut one; what came there later was not looked at."""
+    node = Node()
+    node.create()
+    node.append(5)
+    node.append(5)
+    node.manager.truncate_to({T: 7})
+    node.log.flush()
+    node.manager.checkpoint()
+    assert node.log.recovery_point == 5
+    node.cut_power()
+    node.append(leader_epoch=1)
+    node.log.roll()
+    node.append(leader_epoch=1)
+    node.disk.sync_dir(node.log.directory)
+    node.reach_device(node.log.segments.active.path)
+    node.cut_power()
+    assert node.offsets() == [0, 1, 2, 3, 4]

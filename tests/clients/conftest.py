@@ -1,0 +1,16 @@
+"""One broker for each module of tests, watched for errors to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.clients import healthy_broker
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with healthy_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
