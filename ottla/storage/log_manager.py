@@ -171,6 +171,13 @@ class LogManager:
             )
             opened.update_high_watermark(high_watermarks.get(partition, 0))
             self._place(opened, name, is_stray)
+        logs = {partition: one for partition, one in self.logs.items() if one.log_dir is directory}
+        if any(p not in logs or offset > logs[p].recovery_point for p, offset in recovery_points.items()) or any(
+            p not in logs or offset > logs[p].log_start_offset for p, offset in log_starts.items()
+        ):
+            # Claims about records that are not there: of a log that was being deleted, or that ends earlier now. They
+            # would be believed of the next ones at those offsets.
+            self._checkpoint_directory(directory)
         self._loaded.add(directory.path)
 
     def _is_partition_dir(self, name: str, path: str) -> bool:

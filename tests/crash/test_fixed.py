@@ -324,6 +324,24 @@ def test_a_snapshot_from_below_deleted_segments_kept_the_node_from_starting() ->
     assert node.log.producers.producers[7].txn_first_offset is None
 
 
+def test_the_checkpoints_of_a_deleted_topic_were_believed_of_the_next_one_of_that_name() -> None:
+    node = Node()
+    node.create()
+    node.append(5)
+    node.log.flush()
+    node.log.delete_records(3)
+    node.manager.checkpoint()
+    node.disk.crash_at(1, kinds=["create"])  # the directory is renamed, and the checkpoints are about to be written
+    with pytest.raises(SimulatedCrash):
+        node.manager.delete(T)
+    node.cut_power()
+    node.create()
+    node.append()
+    node.log.flush()
+    node.cut_power()
+    assert node.offsets() == [0]
+
+
 def test_a_flush_vouched_for_offsets_that_had_no_batch_yet() -> None:
     """The log ended above its last batch, where a truncation had cut one; what came there later was not looked at."""
     node = Node()
