@@ -83,6 +83,31 @@ def _promise(context, partition, records, acks):
         ),
     ),
     Mutant(
+        "acknowledging before the sync",
+        (
+            Edit(
+                "ottla/storage/log.py",
+                "if end_offset - self.recovery_point >= config.flush_messages:",
+                "if False:",
+            ),
+            Edit(
+                "ottla/storage/log.py",
+                "if last_offset + 1 - self.recovery_point >= config.flush_messages:",
+                "if False:",
+            ),
+        ),
+    ),
+    Mutant(
+        "answering before the metadata is committed",
+        (
+            Edit(
+                "ottla/machine/machine.py",
+                "        if self.last_appended < self.committed_end:\n            promise.set_result",
+                "        if True:\n            promise.set_result",
+            ),
+        ),
+    ),
+    Mutant(
         "serving past the watermark",
         (
             Edit(
