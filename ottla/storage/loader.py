@@ -311,6 +311,10 @@ class _Loader:
         end = self._end_of_segments()
         if end is None:
             self.segments.add(Segment.create(self.world, self.directory, self.checkpointed_start, self.config))
+            if self.checkpointed_start:
+                # From now on only the name says where the log begins: the next checkpoint leaves a start out that is
+                # the first segment's.
+                self.disk.sync_dir(self.directory)
             self.log_end_offset = self.checkpointed_start
         else:
             self.log_end_offset = end

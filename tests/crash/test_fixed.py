@@ -360,3 +360,16 @@ def test_a_flush_vouched_for_offsets_that_had_no_batch_yet() -> None:
     node.reach_device(node.log.segments.active.path)
     node.cut_power()
     assert node.offsets() == [0, 1, 2, 3, 4]
+
+
+def test_a_log_that_had_lost_all_its_records_went_back_to_offset_zero_at_the_second_power_cut() -> None:
+    node = Node()
+    node.create()
+    node.append(5)
+    node.log.delete_records(4)
+    node.manager.checkpoint()
+    node.cut_power()
+    assert (node.log.log_start_offset, node.log.log_end_offset) == (4, 4)
+    node.manager.checkpoint()
+    node.cut_power()
+    assert (node.log.log_start_offset, node.log.log_end_offset) == (4, 4)
