@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import random
@@ -39,6 +40,8 @@ _PARTS_MAX = 512
 def run_node(main: Callable[[NodeWorld, Promise[str]], Coroutine[Any, Any, T]]) -> T:
     """Run `main` in the real world until it returns. Its promise resolves when the process is asked to stop: with the
     signal's name. A second signal ends the process as it would without a handler."""
+    # What is imported stays for good: without it a full collection takes microseconds instead of 12 ms.
+    gc.freeze()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
 
         async def start() -> T:
