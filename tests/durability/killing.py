@@ -1,0 +1,142 @@
+"""kill -9 under load, and the account of every record afterwards.
+
+A `Load` is idempotent producers that go on through restarts of the broker and remember what was acknowledged, and in
+what place. `check` then holds that against what the broker serves: every acknowledged record is there, where it was
+said to be, once, and each producer's records are in the order in which they were sent. Called by tests.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+
+from tests.support.broker import BrokerProcess
+from tests.support.survey import QUIET, TIMEOUT_S, read_to_end
+
+TOPIC = "accounts"
+PARTITION_COUNT = 3
+IN_FLIGHT_MAX = 3_000
+VALUE_SIZE = 300
+
+
+@dataclass
+class Load:
+    """One producer in a thread of its own: values are its name and a counter, one counter a partition."""
+
+    name: str
+    address: str
+    acknowledged: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
+    """Partition -> offset -> value."""
+    failed: list[str] = field(default_factory=list)
+    sent: list[int] = field(default_factory=lambda: [0] * PARTITION_COUNT)
+
+    def __post_init__(self) -> None:
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=self.name)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Send no more, and return when all that was sent is acknowledged."""
+        self._is_over.set()
+        self._thread.join(2 * TIMEOUT_S)
+        assert not self._thread.is_alive(), f"{self.name}: what was sent is not acknowledged"
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
+
+    def _run(self) -> None:
+        producer = Producer({
+            "bootstrap.servers": self.address,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "compression.type": "lz4" if self.name.endswith("1") else "none",
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 100,
+            "retry.backoff.ms": 20,
+            "delivery.timeout.ms": 120_000,
+            "topic.metadata.refresh.interval.ms": 1000,
+            **QUIET,
+        })  # fmt: skip
+        filler = b"." * VALUE_SIZE
+        while not self._is_over.is_set():
+            if len(producer) > IN_FLIGHT_MAX:
+                producer.poll(0.01)
+                continue
+            for partition in range(PARTITION_COUNT):
+                value = b"%s %d %s" % (self.name.encode(), self.sent[partition], filler)
+                self.sent[partition] += 1
+                producer.produce(TOPIC, value, partition=partition, on_delivery=self._on_delivery)
+            producer.poll(0)
+            time.sleep(0.001)
+        producer.flush(2 * TIMEOUT_S)
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        value, partition, offset = message.value(), message.partition(), message.offset()
+        assert isinstance(value, bytes), value
+        assert partition is not None
+        if error is not None:
+            self.failed.append(f"{value[:20]!r}: {error}")
+        else:
+            assert offset is not None
+            self.acknowledged[partition][offset] = value
+
+
+def kill_under_load(directory: Path, *, kills: int, settings: dict[str, str]) -> list[float]:
+    """Kill and restart the broker this often while producers write; check; return the restarts' seconds."""
+    broker = BrokerProcess(directory, topics=[f"{TOPIC}:{PARTITION_COUNT}"], settings=settings)
+    restarts: list[float] = []
+    with broker:
+        loads = [Load(f"p{number}", broker.address) for number in range(2)]
+        for load in loads:
+            load.start()
+        try:
+            for number in range(kills):
+                wait_for_progress(loads)
+                time.sleep(0.05 * (number % 5))  # not always in the same moment after the first acknowledgement
+                broker.kill()
+                begun = time.monotonic()
+                broker.start()
+                restarts.append(time.monotonic() - begun)
+        finally:
+            for load in loads:
+                load.finish()
+        check(broker.address, loads)
+        broker.stop()
+    assert broker.errors() == []
+    return restarts
+
+
+def wait_for_progress(loads: list[Load]) -> None:
+    """Until every producer has been acknowledged something new: each kill is then one under load."""
+    before = [load.count for load in loads]
+    deadline = time.monotonic() + TIMEOUT_S
+    while not all(load.count > count for load, count in zip(loads, before, strict=True)):
+        assert time.monotonic() < deadline, f"no progress: {before}, {[load.failed[:1] for load in loads]}"
+        time.sleep(0.005)
+
+
+def check(address: str, loads: list[Load]) -> None:
+    """Every acknowledged record once, at its offset; each producer's in order; no holes in the offsets."""
+    places = [TopicPartition(TOPIC, partition) for partition in range(PARTITION_COUNT)]
+    rows = read_to_end(address, places, "read_committed")
+    for load in loads:
+        assert load.failed == []
+        assert load.count == sum(load.sent)
+    for partition in range(PARTITION_COUNT):
+        found = {row[0]: base64.b64decode(row[4]) for row in rows[TOPIC, partition]}
+        assert list(found) == list(range(len(found))), f"partition {partition}: offsets with holes"
+        for load in loads:
+            for offset, value in load.acknowledged[partition].items():
+                assert found.get(offset) == value, f"partition {partition}: {value[:20]!r} is not at {offset}"
+            mine = [int(value.split()[1]) for value in found.values() if value.startswith(load.name.encode())]
+            assert mine == list(range(load.sent[partition])), f"{load.name}-{partition}: lost, repeated or out of order"
