@@ -75,6 +75,7 @@ class Consumer(Client):
     async def work(self) -> None:
         self._positions: dict[tuple[Uuid, int], Position] = {}
         self._session = Session()
+        self._had_error = False
         rounds = 0
         while not (self.is_stopping and self._has_seen_all()):
             if rounds % 20 == 0 or not self._positions:
@@ -89,7 +90,8 @@ class Consumer(Client):
                 if not await self._find_offsets():
                     await self.pause()
                     continue
-                if not await self._fetch() and self.max_wait_ms == 0:
+                self._had_error = False
+                if not await self._fetch() and (self.max_wait_ms == 0 or self._had_error):
                     await self.pause()  # a poll that does not wait at the broker waits here
             except OSError as error:
                 self.trace(f"{self.name}: {error}")
@@ -211,6 +213,7 @@ class Consumer(Client):
     def _on_partition(self, position: Position, partition: PartitionData) -> None:
         history = position.history
         if partition.error_code:
+            self._had_error = True
             self._check_error(position, partition.error_code)
             if partition.error_code == OffsetOutOfRange.code:
                 position.offset = None
