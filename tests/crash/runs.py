@@ -1,0 +1,190 @@
+"""Runs on the virtual disk: lives of a node, each ended by a power cut or a failing device, each followed by a judge.
+
+Everything in a run comes from its seed: the same seed gives the same operations, the same crash, the same bytes lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from os import environ
+from random import Random
+
+from ottla.config import LogConfig
+from ottla.sim import CHANGES, Kind, Moment, SimulatedCrash, VirtualClock, VirtualDisk
+from ottla.storage import LogManager
+from ottla.types import TopicPartition
+from ottla.world import World
+from tests.crash.crash_point import kind_of_traceback
+from tests.crash.recovered import check_leftovers, check_node
+from tests.crash.workload import Workload
+from tests.support.log_model import NodeModel
+
+GENERATIONS_MAX = 5
+JOURNAL_MAX = int(environ.get("OTTLA_CRASH_JOURNAL", "150"))
+"""How many of the last changes on the disk a failure shows; four times fewer operations of the workload."""
+MOMENTS: tuple[Moment, ...] = ("before", "during", "after")
+ANYWHERE = "anywhere"
+LOAD = "load"
+BETWEEN = "between"
+
+# Which operation a life is to end in, so that even the rare ones are hit often.
+TARGETS = (
+    ANYWHERE,
+    LOAD,
+    BETWEEN,
+    "append",
+    "roll",
+    "flush",
+    "chores",
+    "checkpoint",
+    "retention",
+    "delete records",
+    "truncate",
+    "compaction",
+    "create topic",
+    "delete topic",
+    "restart",
+)
+
+
+class Run:
+    """One seed. `go` raises `AssertionError` at the first finding, with all that is needed to read and replay it."""
+
+    command = ""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.clock = VirtualClock()
+        self.disk = VirtualDisk(Random(seed), self.clock)
+        self.world: World = World(clock=self.clock, disk=self.disk, random=Random(seed))
+        self.directories = [f"/data/d{number}" for number in range(self.random.choice((1, 2, 2, 3)))]
+        self.model = NodeModel()
+        self.points: Counter[str] = Counter()
+        self.where = "no crash yet"
+        self.journal: deque[str] = deque(maxlen=JOURNAL_MAX)
+        self.disk.on_operation = self._write_down
+
+    def go(self) -> Counter[str]:
+        """The crash points that were hit, by kind."""
+        try:
+            for generation in range(self.random.randint(2, GENERATIONS_MAX)):
+                self.model.operations.append(f"-------  life {generation}")
+                self._live()
+            self._settle_down()
+        except Exception as error:
+            raise AssertionError(self._explain(error)) from error
+        return self.points
+
+    def _live(self) -> None:
+        raise NotImplementedError
+
+    def _start(self) -> Workload:
+        """A new node on what is there. It dies when a crash is planned for its start."""
+        manager = self._open()
+        manager.start()
+        return Workload(self.world, self.clock, manager, self.model, self.random)
+
+    def _open(self) -> LogManager:
+        return LogManager(self.world, self.directories, config_of=self._config_of)
+
+    def _config_of(self, topic: str) -> LogConfig:
+        partition = self.model.partitions.get(TopicPartition(topic, 0))
+        return LogConfig() if partition is None else partition.config
+
+    def _judge(self, *, is_durable: bool) -> Workload:
+        """Start without faults and compare."""
+        self.disk.clear_faults()
+        manager = self._open()
+        manager.start()
+        assert not [directory for directory in manager.directories if directory.is_offline], "a directory is offline"
+        check_node(self.model, manager, self.disk, self.random, is_durable=is_durable)
+        return Workload(self.world, self.clock, manager, self.model, self.random)
+
+    def _restart(self, workload: Workload) -> Workload:
+        """An orderly stop and a start: everything has to be there, whatever happens to the power in between."""
+        workload.manager.shutdown()
+        for partition in self.model.partitions.values():
+            partition.flushed(partition.end)
+            partition.checkpointed()
+        self._crash(has_power=self.random.random() < 0.5)
+        self.model.operations.append("-------  stopped in order")
+        return self._judge(is_durable=True)
+
+    def _settle_down(self) -> None:
+        """After the last life: nothing is left of what was interrupted."""
+        workload = self._judge(is_durable=True)
+        self.clock.advance(120_000)
+        workload.manager.run_chores()
+        check_leftovers(workload.manager, self.disk)
+
+    def _explain(self, error: Exception) -> str:
+        operations = "\n".join(self.model.operations[-max(JOURNAL_MAX // 4, 40) :])
+        changes = "\n".join(self.journal)
+        return (
+            f"{error}\n\nseed {self.seed}, {self.where}\n"
+            f"replay: .venv/bin/python -m tests.crash {self.command} {self.seed}\n\n"
+            f"the last operations:\n{operations}\n\nwhat the disk was told and what became of it:\n{changes}"
+        )
+
+    def _write_down(self, kind: Kind, path: str) -> None:
+        if kind in CHANGES:
+            self.journal.append(f"{self.disk.operation_count:>7}  {kind:<10} {path}")
+
+    def _crash(self, *, has_power: bool = False) -> None:
+        """The node is gone, and the power with it unless `has_power`."""
+        before = self.disk.operation_count
+        if has_power:
+            self.disk.process_crash()
+        else:
+            self.disk.crash()
+        lines = self.disk.trace(500).splitlines()
+        self.journal += [line for line in lines if line.split()[0] == str(before) and line.split()[1] in ("-", "crash")]
+
+
+class PowerLoss(Run):
+    """Every life ends in a power cut, at an operation of the disk or between two."""
+
+    command = "power"
+
+    def _live(self) -> None:
+        target = self.random.choice(TARGETS)
+        try:
+            if target == LOAD:
+                self._plan(self.random.choice((5, 30, 120)))
+            workload = self._start()
+            self.disk.clear_faults()
+            check_node(self.model, workload.manager, self.disk, self.random, is_durable=True)
+            workload = Workload(self.world, self.clock, workload.manager, self.model, self.random)
+            self._work(workload, target)
+            self._note(BETWEEN, "between two operations")
+        except SimulatedCrash as crash:
+            self._note(kind_of_traceback(crash.__traceback__), str(crash))
+        self._crash()
+        self.disk.clear_faults()
+
+    def _work(self, workload: Workload, target: str) -> None:
+        """Go on for a while, then plan the crash for an operation of the target's kind."""
+        for _ in range(self.random.choice((5, 30, 80))):
+            workload = self._step(workload)
+        if target in (LOAD, BETWEEN):
+            return
+        self._plan(300 if target == ANYWHERE else self.random.choice((2, 6, 20)))
+        for number in range(60):
+            is_aimed = target != ANYWHERE and number % 2 == 0
+            workload = self._step(workload, target if is_aimed else None)
+
+    def _step(self, workload: Workload, name: str | None = None) -> Workload:
+        workload.step(name)
+        if workload.wants_restart:
+            return self._restart(workload)
+        return workload
+
+    def _plan(self, nth_max: int) -> None:
+        kinds: tuple[Kind, ...] | None = self.random.choice((None, CHANGES, CHANGES, ("sync", "sync_dir", "rename")))
+        self.disk.crash_at(self.random.randint(1, nth_max), kinds=kinds, moment=self.random.choice(MOMENTS))
+
+    def _note(self, kind: str, where: str) -> None:
+        self.points[kind] += 1
+        self.where = f"last crash: {kind}, {where}"
+        self.model.operations.append(f"-------  {self.where}")
