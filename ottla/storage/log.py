@@ -799,7 +799,7 @@ class Log:
             self.segments.active.truncate_to(offset)
             self._batches_end = self.segments.active.read_next_offset()
             self.log_end_offset = offset
-            self.recovery_point = min(self.recovery_point, offset)
+            self.recovery_point = min(self.recovery_point, self._batches_end)
             self.epochs.truncate_from_end(offset)
             self.log_start_offset = min(offset, self.log_start_offset)
             self._rebuild_producers(offset)

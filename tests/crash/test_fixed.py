@@ -373,3 +373,17 @@ def test_a_log_that_had_lost_all_its_records_went_back_to_offset_zero_at_the_sec
     node.manager.checkpoint()
     node.cut_power()
     assert (node.log.log_start_offset, node.log.log_end_offset) == (4, 4)
+
+
+def test_an_orderly_stop_did_not_flush_a_log_that_was_cut_inside_of_a_batch() -> None:
+    """Its recovery point was at the cut, above the last batch, so that there was nothing to do; the indexes still had
+    entries for what was cut off when the power went."""
+    node = Node(index_interval_bytes=0)
+    node.create()
+    for _ in range(3):
+        node.append(3)
+    node.log.flush()
+    node.manager.truncate_to({T: 7})
+    node.manager.shutdown()
+    node.cut_power()
+    assert node.offsets() == list(range(6))
