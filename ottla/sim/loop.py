@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from ottla.sim.clock import VirtualClock
 from ottla.sim.faults import SimulatedCrash
-from ottla.sim.life import life_of
+from ottla.sim.life import Life, life_of
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +86,7 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
         self._instant_steps_max = instant_steps_max
         self._instant_steps = 0
         self._clocks: list[VirtualClock] = []
+        self._lives: list[Life] = []
         self._ready: deque[Call] = deque()
         self._timers: list[tuple[int, int, Call]] = []
         self._timer_count = 0
@@ -95,6 +96,13 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
     def attach(self, clock: VirtualClock) -> None:
         """Let this clock go with the loop's time. Each node has its own, which may be wrong about the wall time."""
         self._clocks.append(clock)
+
+    def keep(self, life: Life) -> None:
+        """Keep a life, and so what it left unfinished, until the loop is closed.
+
+        A task that is forgotten while it waits complains when the garbage collector finds it, at a time of its own.
+        """
+        self._lives.append(life)
 
     # Asking for calls.
 

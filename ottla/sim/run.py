@@ -10,6 +10,7 @@ Promises: the same seed gives the same trace under any hash seed; a run ends, wh
 from __future__ import annotations
 
 import errno
+import gc
 import traceback
 from collections.abc import Coroutine, Sequence
 from contextvars import Context
@@ -70,8 +71,13 @@ class Outcome:
 
 def run_seed(seed: int, *, trace_lines: int = 120) -> Outcome:
     """Run one seed to its end."""
-    simulation = Simulation(make_scenario(seed))
-    return simulation.run(trace_lines)
+    # The collector would run at moments that depend on what this process did before, and what it frees may speak.
+    gc.collect()
+    gc.disable()
+    try:
+        return Simulation(make_scenario(seed)).run(trace_lines)
+    finally:
+        gc.enable()
 
 
 class Simulation:

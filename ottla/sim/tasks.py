@@ -34,6 +34,7 @@ class VirtualTasks:
         self._life = life
         self._chance = chance
         self.slow_thread_chance = 0.02
+        loop.keep(life)
 
     def soon(self, call: Callable[[], object]) -> None:
         self._loop.call_soon(call, context=self._life.context)

@@ -98,16 +98,6 @@ def _promise(context, partition, records, acks):
         ),
     ),
     Mutant(
-        "answering before the metadata is committed",
-        (
-            Edit(
-                "ottla/machine/machine.py",
-                "        if self.last_appended < self.committed_end:\n            promise.set_result",
-                "        if True:\n            promise.set_result",
-            ),
-        ),
-    ),
-    Mutant(
         "serving past the watermark",
         (
             Edit(

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.errors import TopicAlreadyExists, UnknownTopicId, UnknownTopicOrPartition, error_class
+from ottla.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    error_class,
+)
 from ottla.sim.clients.client import Client, Topic
 from ottla.sim.history import PartitionHistory, Value, Violation, read_values
 from ottla.types import ZERO_UUID, Uuid
@@ -83,7 +90,8 @@ class Admin(Client):
             error = error_class(result.error_code)
             if error is TopicAlreadyExists and not is_first:
                 return (await self.topics([name])).get(name)  # an earlier try that was not answered
-            if not error.retriable:
+            # While the broker is fenced, or on its way out, there is nowhere to put a topic.
+            if not error.retriable and error not in (InvalidReplicaAssignment, InvalidReplicationFactor):
                 raise Violation(f"{self.name}: making {name} is answered with {error.name}: {result.error_message}")
             await self.pause()
 
