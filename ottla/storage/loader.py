@@ -121,6 +121,8 @@ class _Loader:
         self.topic_id: Uuid | None = None
         self.epochs: LeaderEpochCache
         self.producers: ProducerStateManager
+        self._recovered: ProducerStateManager | None = None
+        """What the segments recovered so far have told of the producers."""
 
     def load(self) -> None:
         entries = self._scan()
@@ -159,6 +161,7 @@ class _Loader:
             end_offset=self.log_end_offset,
             now_ms=self.world.clock.now_ms(),
         )
+        self._keep_batches(self.producers)
 
     def _scan(self) -> list[Entry]:
         return [entry for entry in self.disk.scan(self.directory) if not entry.is_dir]
@@ -281,6 +284,7 @@ class _Loader:
             end_offset=segment.base_offset,
             now_ms=self.world.clock.now_ms(),
         )
+        self._keep_batches(producers)
 
         def on_batch(batch: Batch) -> None:
             # The records are the truth. The file may know of epochs whose records a crash has taken, and may have
@@ -292,7 +296,15 @@ class _Loader:
 
         cut = segment.recover(on_batch)
         producers.take_snapshot()
+        self._recovered = producers
         return cut
+
+    def _keep_batches(self, producers: ProducerStateManager) -> None:
+        """Give producers that come from a snapshot, which holds the last batch of each, the older ones that recovery
+        has just read. A client that was cut off sends again all it had in flight, and the first of that may be in the
+        log already: Kafka has forgotten it by then, and tells the client that its sequence is out of order."""
+        if self._recovered is not None:
+            producers.take_batches_of(self._recovered)
 
     def _recover(self) -> None:
         """Settle where the log ends; after an unclean stop, by reading everything from the recovery point on."""

@@ -28,7 +28,7 @@ from ottla.storage.producer_append import (
     ProducerAppend,
     TxnMetadata,
 )
-from ottla.storage.producer_entry import BatchMetadata, ProducerStateEntry
+from ottla.storage.producer_entry import BATCHES_MAX, BatchMetadata, ProducerStateEntry
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.snapshot_files import SnapshotFiles
 from ottla.storage.validator import AppendOrigin
@@ -433,6 +433,16 @@ class ProducerStateManager:
             return
         self._forget()
         self._snapshot_offset = self.map_end_offset = self._load_snapshot(log_start_offset, now_ms)
+
+    def take_batches_of(self, other: ProducerStateManager) -> None:
+        """Remember the older batches, too, of every producer whose last one `other` knows as this state does."""
+        for producer_id, entry in self.producers.items():
+            known = other.producers.get(producer_id)
+            if known is None or known.producer_epoch != entry.producer_epoch or not known.batches:
+                continue
+            # Compared without the timestamp: a snapshot has the producer's last one, which may be a marker's.
+            if entry.batches and entry.batches[0][:3] == known.batches[-1][:3]:
+                entry.batches = [*known.batches[:-1], *entry.batches][-BATCHES_MAX:]
 
     def _load_snapshot(self, log_start_offset: int, now_ms: int) -> int:
         """Read the newest snapshot that is whole, removing those that are not; returns where its state ends."""

@@ -351,3 +351,24 @@ def test_a_hole_that_compaction_left_is_no_damage(why: str) -> None:
     assert kept == [
         record for record in before["records"] if record.offset < last.base_offset or record.offset >= third
     ]
+
+
+@pytest.mark.parametrize("segment_bytes", [700, 100_000])
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_a_batch_that_was_in_flight_when_the_process_was_killed_is_still_a_duplicate(
+    segment_bytes: int, restarts: int
+) -> None:
+    """A producer was told that its sequence is out of order: of its last five batches, a start after a kill had only
+    kept the one that a snapshot holds. Segments of 700 bytes lay the five across two of them."""
+    log = TestLog(internal_segment_bytes=segment_bytes)
+    for number in range(10):
+        log.append(b"value %d" % number, producer_id=1, sequence=number, timestamp=NOW + number)
+    for _ in range(restarts):
+        log.open(clean=False)
+    for number in range(5, 10):
+        again = log.append(b"value %d" % number, producer_id=1, sequence=number, timestamp=NOW + number)
+        assert again.is_duplicate
+        assert again.first_offset == number
+    assert log.log.log_end_offset == 10
+    log.append(b"value 10", producer_id=1, sequence=10, timestamp=NOW)
+    assert values(log.log)[5:] == [b"value %d" % number for number in range(5, 11)]
