@@ -16,14 +16,14 @@ Called by `cleaner_manager`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import cast
 
 from ottla.errors import CorruptMessage
 from ottla.records import Batch, batches
 from ottla.storage import names
-from ottla.storage.batch_filter import BatchFilter, last_records
+from ottla.storage.batch_filter import BatchFilter, LastRecord, last_records
 from ottla.storage.chores import SyncPlan
 from ottla.storage.cleaned_transactions import CleanedTransactions
 from ottla.storage.cleaner_stats import CleanerStats
@@ -76,6 +76,7 @@ class Cleaning:
         self._truncation_count = log.truncation_count
         self._sources: Sequence[Segment] = ()  # what is being read, and has to stay where it is
         self._cleaned: Segment | None = None  # what is being written
+        self._last_records: Mapping[int, LastRecord] = {}  # by producer, as they were when the log was flushed
         self._steps = self._run()
 
     def step(self) -> SyncPlan | None:
@@ -125,8 +126,10 @@ class Cleaning:
         yield from self._build_map()
         stats.map_done_ms = self._world.clock.monotonic_ms()
         self.end_offset = max(self.end_offset, self._map.end_offset)
-        # Later records and markers decide which ones go. They must be durable first: a power cut that takes them would
-        # otherwise leave neither the new value of a key nor the old.
+        # Later records and markers decide which ones go, and a producer's last batch makes the ones before it
+        # superfluous. They must be durable first: a power cut that takes them would otherwise leave neither the new
+        # value of a key nor the old.
+        self._last_records = last_records(self.log.producers)
         yield from self._carry_out(self.log.plan_flush())
         transactions = CleanedTransactions()
         groups = group_segments(
@@ -224,7 +227,7 @@ class Cleaning:
         batch_filter = BatchFilter(
             self._map,
             transactions,
-            last_records(log.producers),
+            self._last_records,
             self.stats,
             end_offset=self.first_uncleanable_offset,
             now_ms=self._now_ms,

@@ -387,3 +387,29 @@ def test_an_orderly_stop_did_not_flush_a_log_that_was_cut_inside_of_a_batch() ->
     node.manager.shutdown()
     node.cut_power()
     assert node.offsets() == list(range(6))
+
+
+def test_compaction_dropped_a_producers_last_batch_for_one_that_a_power_cut_then_took() -> None:
+    """The last batches were looked up after the flush, so that they could be ones that were appended since."""
+    node = Node(cleanup_policy="compact", min_cleanable_dirty_ratio=0.01, internal_segment_bytes=300)
+    node.create()
+
+    def produce(sequence: int) -> None:
+        rows = [(0, START_MS, b"k0", bytes(100), ())]
+        batch = build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        node.log.append_as_leader(batch, leader_epoch=0)
+        node.log.update_high_watermark(node.log.log_end_offset)
+
+    produce(0)
+    produce(1)
+    node.append(size=150)  # of no producer, and with the same key: no record of the producer stays
+    node.log.roll()
+    cleaner = CleanerManager(node.world, node.manager.directories, node.manager.logs)
+    while cleaner.last_stats is None:
+        step = cleaner.step()
+        if step.sync is not None:
+            step.sync.run()
+            if node.log.log_end_offset == 3:
+                produce(2)
+    node.cut_power()
+    assert node.log.producers.producers[7].last_sequence == 1
