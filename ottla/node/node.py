@@ -144,6 +144,9 @@ class Node:
         )
         await self.lifecycle.register()
         await self.lifecycle.unfence()
+        # Only now: a client that asks a fenced node learns of a cluster without brokers, and librdkafka 2.16 then has
+        # nobody left to ask.
+        self.sockets.release()
         self._closing.append(self.lifecycle.shut_down)
         log.info("[Node %d] Kafka-compatible server started at %s", config.node_id, self.bootstrap_address)
 
@@ -174,7 +177,11 @@ class Node:
             is_controller = spec.name in self.config.controller_listener_names
             try:
                 listener = self.sockets.listen(
-                    spec.name, spec.host, spec.port, role="controller" if is_controller else "broker"
+                    spec.name,
+                    spec.host,
+                    spec.port,
+                    role="controller" if is_controller else "broker",
+                    is_held=not is_controller,
                 )
             except OSError as error:
                 raise CannotStart(f"Cannot listen on {spec.name}://{spec.host}:{spec.port}: {error.strerror}") from None

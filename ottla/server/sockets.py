@@ -40,12 +40,18 @@ class SocketServer:
         self._listeners: dict[str, Listener] = {}
         self._ports: dict[str, Port] = {}
         self._paused: dict[str, None] = {}
+        self._held: dict[str, None] = {}
         self._sweep_timer: Timer | None = None
         broker.when_configured.append(self.configure)
         broker.metrics.gauge("kafka.network:type=SocketServer,name=OpenConnections", lambda: self.limits.total)
 
-    def listen(self, listener_name: str, host: str, port: int, *, role: str = "broker") -> Listener:
-        """Open a listener for the APIs of `role` (`broker` or `controller`); `OSError` when it cannot be had."""
+    def listen(
+        self, listener_name: str, host: str, port: int, *, role: str = "broker", is_held: bool = False
+    ) -> Listener:
+        """Open a listener for the APIs of `role` (`broker` or `controller`); `OSError` when it cannot be had.
+
+        One that `is_held` has its address now, and lets connections wait until `release`.
+        """
         dispatcher = self._dispatchers.get(role)
         if dispatcher is None:
             dispatcher = self._dispatchers[role] = Dispatcher(self._broker, role)
@@ -59,10 +65,18 @@ class SocketServer:
         )
         listener = self._broker.world.network.listen(host, port, partial(self._accept, listener_name))
         self._listeners[listener_name] = listener
+        if is_held:
+            self._held[listener_name] = None
+            self._pause_or_resume()
         if self._sweep_timer is None and self._idle_ms >= 0:
             self._plan_sweep()
         log.info("[SocketServer %s] Awaiting connections on %s", listener_name, listener.address)
         return listener
+
+    def release(self) -> None:
+        """Serve those who wait at held listeners."""
+        self._held.clear()
+        self._pause_or_resume()
 
     def configure(self, config: BrokerConfig) -> None:
         """Take over limits that have changed; connections that are there stay."""
@@ -121,17 +135,18 @@ class SocketServer:
     def _pause_or_resume(self) -> None:
         """Listeners take connections while there is room for one more."""
         for name, listener in self._listeners.items():
-            has_room = self.limits.has_room(name)
+            has_room = name not in self._held and self.limits.has_room(name)
             if has_room and name in self._paused:
                 del self._paused[name]
                 listener.resume()
             elif not has_room and name not in self._paused:
                 self._paused[name] = None
                 listener.pause()
-                self._complaints.say(
-                    "full", "[SocketServer %s] No more connections are taken until one of %d closes",
-                    name, self.limits.total,
-                )  # fmt: skip
+                if name not in self._held:
+                    self._complaints.say(
+                        "full", "[SocketServer %s] No more connections are taken until one of %d closes",
+                        name, self.limits.total,
+                    )  # fmt: skip
 
     def _plan_sweep(self) -> None:
         delay_ms = min(max(self._idle_ms // SWEEPS, 1), SWEEP_MS_MAX)

@@ -69,6 +69,27 @@ def test_at_the_limit_connections_wait_in_the_systems_queue(config: dict[str, An
     serve(test, config=fake_config(**config))
 
 
+def test_a_held_listener_lets_connections_wait_without_a_complaint(caplog: pytest.LogCaptureFixture) -> None:
+    """A fenced broker knows of no brokers: librdkafka believed that and asked nobody ever again."""
+
+    async def test(server: Server) -> None:
+        listener = server.sockets.listen("HELD", "127.0.0.1", 0, is_held=True)
+        reader, writer = await asyncio.open_connection(listener.address.host, listener.address.port)
+        writer.write(request_frame(ApiVersionsRequest(), 0))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await reader.readexactly(4)
+        assert server.sockets.connection_count == 0
+        server.sockets.release()
+        async with asyncio.timeout(5):
+            assert len(await reader.readexactly(4)) == 4
+        writer.close()
+
+    with caplog.at_level(logging.WARNING):
+        serve(test)
+    assert caplog.records == []
+
+
 def test_limits_that_change_act_at_once_and_leave_connections_alone() -> None:
     async def test(server: Server) -> None:
         first, second = await server.client(), await server.client()
