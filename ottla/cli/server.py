@@ -25,7 +25,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("properties", type=click.Path(dir_okay=False))
+@click.argument("properties", type=click.Path())
 @click.option("--override", metavar="NAME=VALUE", multiple=True, help="A setting that replaces the file's.")
 @click.option("--metrics", metavar="[HOST:]PORT", help="Answer GET /metrics in Prometheus form there.")
 @click.option("--log-level", type=click.Choice(list(LEVELS), case_sensitive=False), default="INFO", show_default=True)
@@ -62,6 +62,8 @@ def run(
     from ottla.config import BrokerConfig
     from ottla.errors import KafkaError
     from ottla.node import CannotStart, build
+    from ottla.raft import DamagedQuorumState, DamagedSnapshot
+    from ottla.storage import DamagedFile
     from ottla.world import Address, NodeWorld, Promise
     from ottla.world.system_loop import run_node
 
@@ -82,6 +84,8 @@ def run(
 
     try:
         run_node(main)
+    except (DamagedFile, DamagedQuorumState, DamagedSnapshot) as error:
+        fail(f"{error}. Restore the file; without it what the node knew is lost.")
     except (CannotStart, KafkaError, OSError) as error:
         fail(str(error))
 

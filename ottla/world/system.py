@@ -128,6 +128,9 @@ class SystemDisk:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return SystemFile(path, fd).read_at(0, os.fstat(fd).st_size)
+        except OSError as error:
+            # The system names the file when it cannot be opened; when it cannot be read, we do.
+            raise OSError(error.errno, error.strerror, path) from None
         finally:
             os.close(fd)
 
