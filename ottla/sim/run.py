@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from ottla.records import Codec
 from ottla.sim.clients import Admin, Client, Consumer, Follower, Operator, Producer, Stranger
 from ottla.sim.clients.consumer import EARLIEST, LATEST
-from ottla.sim.clock import VirtualClock
+from ottla.sim.clock import START_MS, VirtualClock
 from ottla.sim.disk import VirtualDisk
 from ottla.sim.faults import CHANGES, Kind, Moment
 from ottla.sim.history import History, Violation
@@ -312,9 +312,10 @@ class Simulation:
                 await self._sleep_ms(chance.uniform(10, 3_000))
                 node.kill(is_power_loss=chance.random() < 0.5)
             case "clock":
-                jump_ms = chance.randrange(-600_000, 600_000)
-                self.trace(f"the clock jumps by {jump_ms} ms")
-                node.clock.set_now_ms(node.clock.now_ms() + jump_ms)
+                # Never far from the truth: timestamps an hour ahead of the broker's clock would be refused.
+                wrong_ms = chance.randrange(-600_000, 600_000)
+                self.trace(f"the clock is now wrong by {wrong_ms} ms")
+                node.clock.set_now_ms(START_MS + self.loop.now_us // 1000 + wrong_ms)
 
     async def _stop_node(self) -> None:
         try:
