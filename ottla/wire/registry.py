@@ -6,7 +6,7 @@ import importlib
 from functools import cache
 from itertools import chain
 
-from ottla.wire.apis import APIS, find_api
+from ottla.wire.apis import APIS, Api, find_api
 from ottla.wire.schema import Message
 
 
@@ -25,19 +25,23 @@ def response_class(api_key: int) -> type[Message]:
 @cache
 def message_class(name: str) -> type[Message]:
     """The class of any message, header or record by Kafka's name; `KeyError` when there is none."""
-    module = _modules()[name]
+    place = _places()[name]
+    module = place if isinstance(place, str) else place.module
     found: type[Message] = getattr(importlib.import_module(module), name)
     return found
 
 
 def message_names() -> list[str]:
     """The names of all messages, in the order of their APIs and then by family."""
-    return list(_modules())
+    return list(_places())
 
 
 @cache
-def _modules() -> dict[str, str]:
-    found = {f"{api.name}{kind}": api.module for api in APIS.values() for kind in ("Request", "Response")}
+def _places() -> dict[str, Api | str]:
+    """By name, the API that knows the module, or the module itself: a node asks for few, and a module's name costs."""
+    found: dict[str, Api | str] = {
+        f"{api.name}{kind}": api for api in APIS.values() for kind in ("Request", "Response")
+    }
     found.update(chain.from_iterable(((name, module) for name in names) for module, names in _OTHERS.items()))
     return found
 
