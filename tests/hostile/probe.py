@@ -1,0 +1,96 @@
+"""The client that must not notice: it asks all the time, and remembers how long each answer took.
+
+Beside it the broker's memory is watched. `with watched(server) as probe: attack()` raises afterwards when a request
+went unanswered, one took too long, or the process has grown beyond the bound. Called by tests.
+"""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ottla.wire.frames import read_response, write_request
+from ottla.wire.messages.header import RequestHeader
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.server import METADATA_KEY, METADATA_VERSION, Server
+
+PERIOD_S = 0.005
+ANSWER_S_MAX = 10.0
+SLOWEST_S_MAX = 1.0
+"""The machine is shared: a probe may have to wait for a processor. The median shows what the broker does."""
+MEDIAN_S_MAX = 0.05
+ASKED_MIN = 10
+
+
+class Probe:
+    """One connection that asks for Metadata, and a thread that waits for each answer."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="probe")
+        self.latencies: list[float] = []
+        self.failure: str | None = None
+        self.resident_before = resident_bytes(server.pid)
+        self.resident_peak = self.resident_before
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        deadline = time.monotonic() + ANSWER_S_MAX
+        while len(self.latencies) < ASKED_MIN and self.failure is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        frame = write_request(RequestHeader(METADATA_KEY, METADATA_VERSION, 7, "probe"), MetadataRequest(topics=[]))
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", self._server.port), ANSWER_S_MAX) as sock,
+                sock.makefile("rb") as stream,
+            ):
+                while not self._is_over.wait(PERIOD_S):
+                    begun = time.monotonic()
+                    sock.sendall(frame)
+                    (size,) = struct.unpack(">i", stream.read(4))
+                    answer = read_response(stream.read(size), METADATA_KEY, METADATA_VERSION).body
+                    self.latencies.append(time.monotonic() - begun)
+                    assert isinstance(answer, MetadataResponse), answer
+                    assert answer.brokers, "no broker in the answer"
+                    self.resident_peak = max(self.resident_peak, resident_bytes(self._server.pid))
+        except (OSError, struct.error, AssertionError) as error:
+            self.failure = f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def watched(server: Server, *, growth_max: int) -> Iterator[Probe]:
+    """Ask while the body runs; then hold what was seen against the bounds."""
+    probe = Probe(server)
+    probe.start()
+    try:
+        yield probe
+    finally:
+        probe.stop()
+    assert probe.failure is None, f"{probe.failure}\n{server.log_tail()}"
+    median, slowest = statistics.median(probe.latencies), max(probe.latencies)
+    growth = probe.resident_peak - probe.resident_before
+    print(f"{len(probe.latencies)} answers, median {median * 1e3:.1f} ms, slowest {slowest * 1e3:.0f} ms, "
+          f"memory +{growth / 1e6:.1f} MB")  # fmt: skip
+    assert median < MEDIAN_S_MAX
+    assert slowest < SLOWEST_S_MAX
+    assert growth < growth_max, f"{growth / 1e6:.0f} MB more than before"
+
+
+def resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/{pid}/status has no VmRSS")
