@@ -75,6 +75,8 @@ class ReplicaManager:
         """The same tables by topic id."""
         self.checkpoint_count = 0
         """Grows when a deletion has written checkpoints, which an older copy of them must not replace."""
+        self._deleted_in: list[LogDir] = []
+        """Where logs were taken out of service since the metadata began to change."""
         self.cordoned: set[str] = set()
         """Directories that get no new replicas (`cordoned.log.dirs`)."""
         self._stats: dict[str, TopicStats] = {}
@@ -203,6 +205,11 @@ class ReplicaManager:
                 self._begin_later(change.new, changed, new[room:])
                 room = max(0, room - len(new))
                 self._apply_topic(change.new, changed)
+        if self._deleted_in:
+            # Once for all: a topic of a thousand partitions would wait for the device thousands of times.
+            self.logs.confirm_deletions(self._deleted_in)
+            self._deleted_in.clear()
+            self.check_directories()
 
     def _cordon(self) -> None:
         paths = [one.path for one in self.logs.directories]
@@ -349,7 +356,9 @@ class ReplicaManager:
             return  # what cannot be reached cannot be deleted; the next start finds it to be stray
         self.checkpoint_count += 1
         try:
-            self.logs.delete(partition.name)
+            taken = self.logs.take_out(partition.name)
+            if taken is not None:
+                self._deleted_in.append(taken)
         except KafkaStorageError as error:
             log.error("[Broker id=%d] Unable to delete replica %s: %s", self.node_id, partition.name, error)
             self.check_directories()

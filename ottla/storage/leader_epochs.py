@@ -2,8 +2,8 @@
 
 Promises: epochs and their start offsets both grow. An epoch is on disk before the first record that carries it, so
 the file never lacks an entry; after a truncation it may have entries too many until `flush`, and loading the log
-truncates again. So `assign` and `clear_and_flush` write through, and the truncations leave the cache `is_dirty` for
-whoever may wait for the disk.
+truncates again. So `assign` and `clear_and_flush` write through, `begin` leaves the entry for the first append, and the
+truncations leave the cache `is_dirty` for whoever may wait for the disk.
 
 Called by `log` and `loader`. On disk: the checkpoint frame with a line `epoch start_offset` for each entry.
 """
@@ -38,7 +38,7 @@ class LeaderEpochCache:
     `latest_epoch` is an attribute because every append compares its batches with it; None while no epoch is known.
     """
 
-    __slots__ = ("_disk", "_epochs", "_starts", "is_dirty", "latest_epoch", "path")
+    __slots__ = ("_disk", "_epochs", "_starts", "has_begun", "is_dirty", "latest_epoch", "path")
 
     def __init__(self, disk: Disk, path: str, *, exists: bool = True) -> None:
         """Read the checkpoint. `exists` may be false when the caller has listed the directory and not seen it."""
@@ -47,6 +47,8 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.is_dirty = False
+        self.has_begun = False
+        """Whether the latest epoch has no record yet and is not in the file: no loss if it never gets there."""
         self.latest_epoch: int | None = None
         for entry in read_epochs(disk, path) if exists else ():
             # Through the same door as new entries: an old Kafka could write ones that do not grow, and they heal here.
@@ -120,6 +122,21 @@ class LeaderEpochCache:
         or a later offset, because nothing was written in them.
         """
         if self._insert(EpochEntry(epoch, start_offset)):
+            self._write()
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """`assign` for a leader that has written nothing in its epoch: the file has it after `write_begun`.
+
+        A node that starts leads thousands of partitions within a moment, and writes to few of them soon: waiting for
+        the device once for each would keep it from serving any. An epoch without a record can be forgotten, because no
+        replica can have a record of it either.
+        """
+        if self._insert(EpochEntry(epoch, start_offset)):
+            self.has_begun = True
+
+    def write_begun(self) -> None:
+        """Make what `begin` has left durable: before the first record of the epoch."""
+        if self.has_begun:
             self._write()
 
     def truncate_from_end(self, end_offset: int) -> None:
@@ -196,6 +213,7 @@ class LeaderEpochCache:
             self._disk, self.path, [f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)]
         )
         self.is_dirty = False
+        self.has_begun = False
 
 
 def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:

@@ -30,6 +30,7 @@ from ottla.errors import (
 )
 from ottla.records import CRC_START, HEADER_SIZE, MAGIC, NO_TIMESTAMP, Batch, Codec, batches, crc32c, restamp
 from ottla.storage import names
+from ottla.storage.atomic_file import directory_of
 from ottla.storage.batch_file import FileSlice
 from ottla.storage.chores import Chores, SyncPlan
 from ottla.storage.index import RELATIVE_OFFSET_MAX
@@ -157,6 +158,9 @@ class Log:
         """Grows with every truncation: a cleaner that sees it change starts over."""
         self._metadata_file = PartitionMetadata(world.disk, f"{directory}/{names.PARTITION_METADATA}")
         self.topic_id = topic_id
+        self._is_id_written = topic_id is not None
+        self._is_unsettled = False
+        """Whether the topic's id or the leader's epoch is yet to be written down, at the latest before a record is."""
         self._update_first_unstable()
 
     def __repr__(self) -> str:
@@ -279,12 +283,49 @@ class Log:
     # Append
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """A leader begins at the log's end: written down before it appends, for followers that ask where it began."""
+        """A leader begins at the log's end: known now to followers that ask, written down before it appends."""
+        self._check_usable()
+        self.epochs.begin(leader_epoch, self.log_end_offset)
+        self._is_unsettled = True
+
+    def _settle(self) -> None:
+        """Write down what has to be there before a record: the log's name, the topic's id, the leader's epoch."""
         self._check_usable()
         try:
-            self.epochs.assign(leader_epoch, self.log_end_offset)
+            self._write_id()
+            self.epochs.write_begun()
         except OSError as error:
-            self.log_dir.fail(f"beginning leader epoch {leader_epoch} of {self.partition}", error)
+            self.log_dir.fail(f"writing partition metadata of {self.partition}", error)
+        self._is_unsettled = False
+
+    def _write_id(self) -> None:
+        if self.topic_id is not None and not self._is_id_written:
+            self._metadata_file.write(self.topic_id)
+            self._world.disk.sync_dir(directory_of(self.directory))
+            self._is_id_written = True
+
+    def plan_settle(self) -> SyncPlan | None:
+        """The same for the name and the id of a log that was just made, while nobody waits for it to be written to."""
+        if self.topic_id is None or self._is_id_written or self.is_closed or self.log_dir.is_offline:
+            return None
+        doing = f"writing partition metadata of {self.partition}"
+        try:
+            file = self._metadata_file.prepare(self.topic_id)
+        except OSError as error:
+            self.log_dir.fail(doing, error)
+
+        def publish() -> None:
+            file.close()
+            # An append may have come first, and a deletion as well.
+            if self._is_id_written or self.is_closed:
+                return
+            try:
+                self._metadata_file.publish()
+            except OSError as error:
+                self.log_dir.fail(doing, error)
+            self._is_id_written = True
+
+        return SyncPlan(self._world.disk, [file], [directory_of(self.directory)], publish)
 
     def append_as_leader(
         self,
@@ -301,6 +342,8 @@ class Log:
         `RAFT_LEADER` batches come with their offsets and epoch set, and there may be several.
         """
         self._check_usable()
+        if self._is_unsettled:
+            self._settle()
         view = data if isinstance(data, memoryview) else memoryview(data)
         if origin is AppendOrigin.RAFT_LEADER:
             return self._append_given(view, leader_epoch=leader_epoch, origin=origin)
@@ -400,6 +443,8 @@ class Log:
         (KAFKA-18723). A cut-off batch at the end is left out too.
         """
         self._check_usable()
+        if self._is_unsettled:
+            self._settle()
         return self._append_given(memoryview(data), leader_epoch=leader_epoch, origin=AppendOrigin.REPLICATION)
 
     def _append_given(self, view: memoryview, *, leader_epoch: int, origin: AppendOrigin) -> AppendInfo:
@@ -634,8 +679,8 @@ class Log:
                     return newest.find_max_timestamp()
             for segment in self.segments:
                 if segment.largest_timestamp >= timestamp:
-                    # The answer is this segment's, also when it has none: its newest record may lie below the log start,
-                    # or compaction may have emptied it. Clients know this of Kafka, and the golden directory shows it.
+                    # The answer is this segment's, also when it has none: its newest record may lie below the log
+                    # start, or compaction may have emptied it. Clients know this of Kafka: the golden data shows it.
                     return segment.find_by_timestamp(timestamp, self.log_start_offset)
         except OSError as error:
             self.log_dir.fail(f"fetching offset by timestamp for {self.partition}", error)
@@ -720,7 +765,8 @@ class Log:
         # appended later behind offsets without batches is not flushed by this.
         upper = min(self.log_end_offset if offset is None else offset, self._batches_end)
         truncation_count, begun_count = self.truncation_count, self._begun_count
-        if upper + including_active <= self.recovery_point:
+        is_unused = self.log_end_offset == 0 and self.truncation_count == 0  # there is nothing in it to lose
+        if upper + including_active <= self.recovery_point or is_unused:
             return None
         plan = SyncPlan(self._world.disk, on_done=lambda: self._mark_flushed(upper, truncation_count, begun_count))
         for segment in self.segments.covering(self.recovery_point, upper + including_active):
@@ -914,26 +960,25 @@ class Log:
         self.config = config
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Write the topic's id beside the log, before any record is."""
+        """The topic's id, which is written beside the log soon, and before any record is."""
         if self.topic_id is None:
             self.topic_id = topic_id
-            try:
-                self._metadata_file.write(topic_id)
-            except OSError as error:
-                self.log_dir.fail(f"writing partition metadata of {self.partition}", error)
+            self._is_unsettled = True
+            self._chores.later(0, f"partition metadata of {self.partition}", self.plan_settle)
         elif self.topic_id != topic_id:
             raise InconsistentTopicId(
                 f"Tried to assign topic ID {topic_id} to log for topic partition {self.partition}, but log already "
                 f"contained topic ID {self.topic_id}"
             )
 
-    def rename_directory(self, name: str) -> None:
+    def rename_directory(self, name: str, *, durably: bool = True) -> None:
         """The partition's directory gets another name: it is to be deleted, or a future copy takes its place."""
         self._check_usable()
         directory = f"{self.directory.rpartition('/')[0]}/{name}"
         try:
             self._world.disk.rename(self.directory, directory)
-            self._world.disk.sync_dir(directory.rpartition("/")[0])
+            if durably:
+                self._world.disk.sync_dir(directory_of(directory))
         except OSError as error:
             self.log_dir.fail(f"renaming the directory of {self.partition}", error)
         self.directory = directory
@@ -952,6 +997,7 @@ class Log:
             return
         self.log_dir.check_online()
         try:
+            self._write_id()
             self.epochs.flush()
             self.producers.take_snapshot()
             for segment in self.segments:

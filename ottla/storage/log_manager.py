@@ -254,7 +254,6 @@ class LogManager:
                     topic_id=topic_id,
                     producer_config=self._producer_config,
                 )
-                self._world.disk.sync_dir(candidate.path)
             except OSError as error:
                 self._offline(candidate, f"creating the log of {partition}", error)
                 failures.append(str(error))
@@ -290,6 +289,23 @@ class LogManager:
 
     def delete(self, partition: TopicPartition, *, is_future: bool = False, is_stray: bool = False) -> None:
         """Take a log out of service at once, under another name; its files go after `file.delete.delay.ms`."""
+        removed = self.take_out(partition, is_future=is_future, is_stray=is_stray)
+        if removed is not None:
+            self.confirm_deletions([removed])
+
+    def confirm_deletions(self, directories: Iterable[LogDir]) -> None:
+        """Make it durable that logs of these directories were taken out: once for any number of them."""
+        for directory in dict.fromkeys(directories):
+            if directory.is_offline:
+                continue
+            try:
+                self._world.disk.sync_dir(directory.path)
+            except OSError as error:
+                self._offline(directory, "deleting logs", error)
+            self._checkpoint_directory(directory)
+
+    def take_out(self, partition: TopicPartition, *, is_future: bool = False, is_stray: bool = False) -> LogDir | None:
+        """Begin a deletion; returns the directory to `confirm_deletions` of, None where there is no such log."""
         removed = (self.future_logs if is_future else self.logs).pop(partition, None)
         if removed is None:
             offline = [d.path for d in self.directories if d.is_offline]
@@ -298,16 +314,16 @@ class LogManager:
                     f"Failed to delete log for {partition} because it may be in one of the offline directories "
                     + ", ".join(offline)
                 )
-            return
+            return None
         if self.cleaner is not None and not is_future:
             self.cleaner.on_deleted(removed)
         if is_stray:
-            removed.rename_directory(names.stray_dir(partition, self._unique()))
+            removed.rename_directory(names.stray_dir(partition, self._unique()), durably=False)
             self.stray_logs[partition] = removed
         else:
-            removed.rename_directory(names.delete_dir(partition, self._unique()))
+            removed.rename_directory(names.delete_dir(partition, self._unique()), durably=False)
             self._delete_later(removed)
-        self._checkpoint_directory(removed.log_dir)
+        return removed.log_dir
 
     def _delete_later(self, removed: Log) -> None:
         log.info(

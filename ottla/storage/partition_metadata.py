@@ -6,11 +6,11 @@ of a deleted topic is never taken for one of a new topic with the same name.
 
 from __future__ import annotations
 
-from ottla.storage.atomic_file import write_atomically
+from ottla.storage.atomic_file import TEMPORARY, write_atomically
 from ottla.storage.checkpoint import INT32_MAX, parse_number
 from ottla.storage.damage import DamagedFile
 from ottla.types import ZERO_UUID, Uuid
-from ottla.world import Disk
+from ottla.world import Disk, File
 
 VERSION = 0
 
@@ -31,6 +31,17 @@ class PartitionMetadata:
     def write(self, topic_id: Uuid) -> None:
         """Replace the file, durably."""
         write_atomically(self._disk, self.path, encode_topic_id(topic_id))
+
+    def prepare(self, topic_id: Uuid) -> File:
+        """Write the file under its temporary name: to be synced by the caller, elsewhere, before it is published."""
+        file = self._disk.open(self.path + TEMPORARY, create=True)
+        file.truncate(0)
+        file.write_at(0, encode_topic_id(topic_id))
+        return file
+
+    def publish(self) -> None:
+        """Give the prepared file its name, which the directory's next sync makes durable."""
+        self._disk.rename(self.path + TEMPORARY, self.path)
 
 
 def encode_topic_id(topic_id: Uuid) -> bytes:

@@ -30,6 +30,7 @@ def test_a_new_topic_has_logs_with_its_id_and_a_leader() -> None:
     assert partition.log is not None
     assert partition.log.topic_id == topic_id("t")
     assert partition.log.epochs.latest_epoch == 3
+    node.replicas.logs.chores.run_due()
     assert node.world.disk.exists("/logs/t-1/partition.metadata")
 
 

@@ -306,11 +306,47 @@ def test_a_topic_id_is_written_once_and_must_agree() -> None:
     topic_id = Uuid.parse("Uj7Le2JPSx2wV9u2sMGLdw")
     log.log.assign_topic_id(topic_id)
     log.log.assign_topic_id(topic_id)
+    assert log.chores.run_due() == 1
     assert log.world.disk.read(f"{log.path}/partition.metadata") == b"version: 0\ntopic_id: Uj7Le2JPSx2wV9u2sMGLdw"
     log.reopen()
     assert log.log.topic_id == topic_id
     with pytest.raises(InconsistentTopicId):
         log.log.assign_topic_id(Uuid(b"x" * 16))
+
+
+def test_a_new_logs_id_and_epoch_are_on_disk_before_its_first_record() -> None:
+    """And not sooner on the way of whoever made it: two thousand logs made at once had their broker fenced."""
+    log = TestLog()
+    log.log.assign_topic_id(Uuid.parse("Uj7Le2JPSx2wV9u2sMGLdw"))
+    log.log.begin_epoch(7)
+    assert not log.world.disk.exists(f"{log.path}/partition.metadata")
+    assert not log.world.disk.exists(f"{log.path}/leader-epoch-checkpoint")
+    assert log.log.epochs.latest_epoch == 7
+    log.append(b"x", epoch=7)
+    assert log.world.disk.read(f"{log.path}/partition.metadata") == b"version: 0\ntopic_id: Uj7Le2JPSx2wV9u2sMGLdw"
+    assert log.world.disk.read(f"{log.path}/leader-epoch-checkpoint") == b"0\n1\n7 0\n"
+
+
+def test_an_id_is_written_by_whoever_comes_first() -> None:
+    """The chore has begun and syncs in a thread when a record arrives, or the partition is deleted."""
+    topic_id = Uuid.parse("Uj7Le2JPSx2wV9u2sMGLdw")
+    log = TestLog()
+    log.log.assign_topic_id(topic_id)
+    plan = log.log.plan_settle()
+    assert plan is not None
+    log.append(b"x")
+    plan.run()
+    assert log.log.plan_settle() is None
+    log.reopen()
+    assert log.log.topic_id == topic_id
+    deleted = TestLog()
+    deleted.log.assign_topic_id(topic_id)
+    plan = deleted.log.plan_settle()
+    assert plan is not None
+    deleted.log.rename_directory("topic-0.0123-delete")
+    deleted.log.delete()
+    plan.run()
+    assert deleted.world.disk.names("/logs") == []
 
 
 def test_a_renamed_directory_is_followed_by_everything_in_it() -> None:
