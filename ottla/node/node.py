@@ -22,6 +22,7 @@ from ottla.metadata import (
     bootstrap_records,
     random_uuid,
 )
+from ottla.node.assignments import Assignments
 from ottla.node.controller_link import LocalController
 from ottla.node.directories import CannotStart, check_directories, epoch_of_clean_shutdown, format_new
 from ottla.node.lifecycle import BrokerLifecycle
@@ -90,7 +91,10 @@ class Node:
         directories = check_directories(world, config)
         self.cluster_id = directories.cluster_id
         self._directory_ids = directories.ids
-        self.replicas = ReplicaManager.create(world, config, config.node_id, directory_ids=directories.ids)
+        assignments = Assignments(world, config.node_id, lambda: self.broker_epoch)
+        self.replicas = ReplicaManager.create(
+            world, config, config.node_id, directory_ids=directories.ids, on_assigned=assignments.assign
+        )
         self.replicas.logs.lock()
         self._closing.append(self.replicas.logs.unlock)
         previous_broker_epoch = epoch_of_clean_shutdown(world, config)
@@ -144,6 +148,7 @@ class Node:
         )
         await self.lifecycle.register()
         await self.lifecycle.unfence()
+        assignments.start(link)
         # Only now: a client that asks a fenced node learns of a cluster without brokers, and librdkafka 2.16 then has
         # nobody left to ask.
         self.sockets.release()
