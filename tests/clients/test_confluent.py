@@ -18,7 +18,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it has no __all__
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -32,6 +32,7 @@ from confluent_kafka.admin import (
 from tests.support.broker import BrokerProcess
 from tests.support.clients import CODECS, PATIENCE_S, eventually, new_topic, segment_names
 
+SPEC: Any = OffsetSpec  # without types
 NOW_MS = time.time_ns() // 1_000_000
 HOUR_MS = 3_600_000
 
@@ -194,7 +195,7 @@ def test_an_idempotent_producer_writes_each_record_once_in_order(broker: BrokerP
 def test_headers_tombstones_keys_and_timestamps_survive(broker: BrokerProcess, consumer: Consumer) -> None:
     topic = create(AdminClient({"bootstrap.servers": broker.address, **QUIET}), new_topic("fields"))
     producer = Producer({"bootstrap.servers": broker.address, **QUIET})
-    headers: list[tuple[str, bytes | None]] = [("a", b"1"), ("a", b"2"), ("ü", b""), ("none", None)]
+    headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", b"2"), ("ü", b""), ("none", None)]
     producer.produce(topic, None, key=b"gone", partition=0, timestamp=NOW_MS - HOUR_MS, headers=headers)
     producer.produce(topic, b"", key=None, partition=0, timestamp=NOW_MS)
     assert producer.flush(PATIENCE_S) == 0
@@ -248,11 +249,11 @@ def test_offsets_are_listed_by_every_kind(broker: BrokerProcess, admin: AdminCli
         assert producer.flush(PATIENCE_S) == 0
     where = TopicPartition(topic, 0)
     for spec, offset in (
-        (OffsetSpec.earliest(), 0),
-        (OffsetSpec.latest(), 3),
-        (OffsetSpec.max_timestamp(), 1),
-        (OffsetSpec.for_timestamp(NOW_MS - HOUR_MS + 2000), 1),
-        (OffsetSpec.for_timestamp(NOW_MS - HOUR_MS + 9001), -1),
+        (SPEC.earliest(), 0),
+        (SPEC.latest(), 3),
+        (SPEC.max_timestamp(), 1),
+        (SPEC.for_timestamp(NOW_MS - HOUR_MS + 2000), 1),
+        (SPEC.for_timestamp(NOW_MS - HOUR_MS + 9001), -1),
     ):
         listed = admin.list_offsets({where: spec})[where].result(PATIENCE_S)
         assert listed.offset == offset, spec
@@ -313,7 +314,7 @@ def test_a_topics_settings_act_at_once(broker: BrokerProcess, admin: AdminClient
     alter(admin, ResourceType.TOPIC, topic, retention_ms="1")
     where = TopicPartition(topic, 0)
     eventually(
-        lambda: admin.list_offsets({where: OffsetSpec.earliest()})[where].result(PATIENCE_S).offset == 4,
+        lambda: admin.list_offsets({where: SPEC.earliest()})[where].result(PATIENCE_S).offset == 4,
         "retention by time",
     )
     with pytest.raises(KafkaException) as raised:

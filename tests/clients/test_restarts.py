@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it has no __all__
 
 from tests.support.broker import BrokerProcess
 from tests.support.clients import PATIENCE_S, healthy_broker, new_topic
@@ -84,7 +84,8 @@ class Stream:
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_clients_go_on_where_the_broker_went_away(broker: BrokerProcess, how: str) -> None:
     topic = new_topic("stays")
-    admin = AdminClient({"bootstrap.servers": broker.address, "error_cb": quiet, "log_level": 2})
+    config: dict[str, Any] = {"bootstrap.servers": broker.address, "error_cb": quiet, "log_level": 2}
+    admin = AdminClient(config)
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
     stream = Stream(broker.address, topic)
     try:

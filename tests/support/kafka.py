@@ -52,10 +52,12 @@ def kafka_classpath() -> str:
     return f"{home / 'libs'}/*"
 
 
-def run_java(main: str, arguments: Sequence[str], timeout: float = 100) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's main classes to its end; output is captured, the exit code is the caller's to check."""
+def run_java(
+    main: str, arguments: Sequence[str], timeout: float = 100, *, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's main classes, or a source file, to its end; the exit code is the caller's to check."""
     command = [*_java(), main, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def run_java_raw(
@@ -68,4 +70,5 @@ def run_java_raw(
 
 
 def _java() -> list[str]:
-    return ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
+    # What makes a short run short: one compiler, one collector thread.
+    return ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", kafka_classpath()]

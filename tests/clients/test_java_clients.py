@@ -1,0 +1,19 @@
+"""Kafka's Java producer, consumer and admin client against the broker, in one JVM: see ClientMatrix.java."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.kafka import run_java
+
+pytestmark = pytest.mark.java
+SOURCE = Path(__file__).parent.parent / "support" / "ClientMatrix.java"
+
+
+def test_the_java_clients_find_nothing_unlike_kafka(broker: BrokerProcess) -> None:
+    done = run_java(str(SOURCE), [broker.address])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["topics", "codecs", "fields", "positions", "sizes", "settings", "cluster"]
