@@ -26,13 +26,20 @@ class SyncPlan:
     files: list[File] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     on_done: Callable[[], None] = lambda: None
+    on_failed: Callable[[OSError], None] = lambda error: None
+    """Told of a sync that failed, in whatever thread: what it should have made durable may be lost, and a second sync
+    of the same file would not say so again."""
 
     def sync(self) -> None:
         """The slow part. Touches nothing but the device."""
-        for file in self.files:
-            file.sync()
-        for directory in self.directories:
-            self.disk.sync_dir(directory)
+        try:
+            for file in self.files:
+                file.sync()
+            for directory in self.directories:
+                self.disk.sync_dir(directory)
+        except OSError as error:
+            self.on_failed(error)
+            raise
 
     def run(self) -> None:
         self.sync()

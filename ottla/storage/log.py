@@ -768,7 +768,11 @@ class Log:
         is_unused = self.log_end_offset == 0 and self.truncation_count == 0  # there is nothing in it to lose
         if upper + including_active <= self.recovery_point or is_unused:
             return None
-        plan = SyncPlan(self._world.disk, on_done=lambda: self._mark_flushed(upper, truncation_count, begun_count))
+        plan = SyncPlan(
+            self._world.disk,
+            on_done=lambda: self._mark_flushed(upper, truncation_count, begun_count),
+            on_failed=self._on_flush_failed,
+        )
         for segment in self.segments.covering(self.recovery_point, upper + including_active):
             plan.files += segment.files_to_sync()
         # The names of new segments are part of what has to survive; at an orderly stop also that of an index of aborted
@@ -783,6 +787,10 @@ class Log:
         if offset > self.recovery_point and truncation_count == self.truncation_count:
             self.recovery_point = offset
             self.last_flushed_ms = self._world.clock.now_ms()
+
+    def _on_flush_failed(self, error: OSError) -> None:
+        if not self.is_closed:  # or the files were closed under the sync, and nothing is wrong
+            self.log_dir.take_offline(f"flushing {self.partition}", error)
 
     def flush(self, offset: int | None = None, *, including_active: bool = False) -> None:
         """Return when everything below `offset` (the log end by default) is on the device."""

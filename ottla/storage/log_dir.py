@@ -32,11 +32,15 @@ class LogDir:
                 f"The log dir {self.path} is already offline due to a previous error: {self.failure}"
             )
 
-    def fail(self, doing: str, error: OSError) -> NoReturn:
-        """Take the directory offline because of `error` and raise what the caller's caller is told."""
+    def take_offline(self, doing: str, error: OSError) -> None:
+        """Take the directory offline because of `error`."""
         if self.failure is None:
             self.failure = f"{doing}: {error}"
             log.error(
                 "[LogDir %s] Stopping to serve logs in dir %s: error while %s", self.path, self.path, self.failure
             )
+
+    def fail(self, doing: str, error: OSError) -> NoReturn:
+        """Take the directory offline because of `error` and raise what the caller's caller is told."""
+        self.take_offline(doing, error)
         raise KafkaStorageError(f"Error while {doing} in dir {self.path}: {error}") from error

@@ -5,9 +5,12 @@ They run on a virtual disk whose power cuts are as unkind as they can be: whatev
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from ottla.config import LogConfig
+from ottla.errors import KafkaStorageError
 from ottla.records import ControlType, EndTransactionMarker, Row, build_batch, end_transaction_batch
 from ottla.sim import SimulatedCrash, VirtualClock, VirtualDisk
 from ottla.storage import AppendOrigin, Isolation, Log, LogManager
@@ -413,3 +416,16 @@ def test_compaction_dropped_a_producers_last_batch_for_one_that_a_power_cut_then
                 produce(2)
     node.cut_power()
     assert node.log.producers.producers[7].last_sequence == 1
+
+
+def test_a_flush_that_failed_in_the_background_was_forgotten_and_the_next_one_succeeded() -> None:
+    """The device drops what it could not sync and says so once: to go on is to lose it."""
+    node = Node()
+    node.create()
+    node.append()
+    node.log.roll()
+    node.disk.fail_at(1, errno.EIO, kinds=["sync"], moment="during")
+    node.manager.run_chores()
+    assert [directory.is_offline for directory in node.manager.directories] == [True]
+    with pytest.raises(KafkaStorageError):
+        node.log.flush()
