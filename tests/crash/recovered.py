@@ -16,7 +16,6 @@ from ottla.records import Batch, ControlType, Row, batches
 from ottla.storage import Isolation, Log, LogManager, SpecialTimestamp
 from ottla.world import Disk
 from tests.support.log_model import (
-    Existence,
     NodeModel,
     PartitionModel,
     StoredBatch,
@@ -80,7 +79,7 @@ def check_node(
         partition = model.partitions[name]
         log = manager.logs.get(name)
         if log is None:
-            assert partition.existence is not Existence.LIVE, f"{name} is gone"
+            assert not partition.is_certain, f"{name} is gone"
             del model.partitions[name]
             continue
         found = check_log(partition, log, random, is_recovered=True)

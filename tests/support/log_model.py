@@ -203,6 +203,11 @@ class PartitionModel:
     is_leader: bool = True
 
     @property
+    def is_certain(self) -> bool:
+        """Whether the log has to be there after a crash: its name is durable with the first record, not before."""
+        return self.existence is Existence.LIVE and self.end > 0
+
+    @property
     def is_compacted(self) -> bool:
         return self.config.is_compacted
 
