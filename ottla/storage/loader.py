@@ -294,7 +294,8 @@ class _Loader:
                 self.epochs.assign(epoch, offset)
             replay_batch(producers, batch, segment)
 
-        cut = segment.recover(on_batch)
+        unflushed_from = None if self.was_clean_shutdown else self.checkpointed_recovery_point
+        cut = segment.recover(on_batch, unflushed_from=unflushed_from)
         producers.take_snapshot()
         self._recovered = producers
         return cut

@@ -288,10 +288,12 @@ class Segment:
 
     # Repair and cut
 
-    def recover(self, on_batch: Callable[[Batch], None]) -> int:
+    def recover(self, on_batch: Callable[[Batch], None], *, unflushed_from: int | None = None) -> int:
         """Rebuild the indexes from the file and cut it behind its last valid batch; returns how much was cut.
 
-        `on_batch` sees every valid batch in order: epochs and producers are rebuilt from it.
+        `on_batch` sees every valid batch in order: epochs and producers are rebuilt from it. Batches that reach
+        `unflushed_from` are written once more as they are: a sync that failed in the last life may have left them in
+        the page cache only, taken for clean, and no later sync would write them.
         """
         self._reset_indexes()
         self.txn_index.reset()
@@ -309,6 +311,8 @@ class Segment:
                     raise InvalidRecord(f"offset {batch.base_offset} follows {previous}, and lower ones follow it")
                 self._index(position, batch)
                 on_batch(batch)
+                if unflushed_from is not None and batch.last_offset >= unflushed_from:
+                    self.file().write_at(position, batch.data)
                 previous = batch.last_offset
                 valid = position + batch.size
         except (CorruptMessage, InvalidRecord) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
 import struct
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.errors import KafkaStorageError
 from ottla.records import Record, batches, build_batch
 from ottla.storage import Isolation
 from tests.support.logs import TestLog, new_world, read_records, values
@@ -372,3 +374,25 @@ def test_a_batch_that_was_in_flight_when_the_process_was_killed_is_still_a_dupli
     assert log.log.log_end_offset == 10
     log.append(b"value 10", producer_id=1, sequence=10, timestamp=NOW)
     assert values(log.log)[5:] == [b"value %d" % number for number in range(5, 11)]
+
+
+def test_what_a_failed_sync_left_in_the_page_cache_is_written_again() -> None:
+    """After a failed sync the kernel takes the pages for clean: a restart reads them, and no later sync writes them.
+    Without the second write, records that were acknowledged and flushed after the restart stood behind lost ones."""
+    for seed in range(20):
+        world = new_world(seed)
+        log = TestLog(world)
+        world.disk.sync_dir("/logs")
+        world.disk.sync_dir("/")
+        log.append(b"before")
+        world.disk.fail_at(1, errno.EIO, kinds=["sync"])
+        with pytest.raises(KafkaStorageError):
+            log.log.flush()
+        world.disk.process_crash()
+        log.directory.failure = None
+        log.open()
+        log.append(b"after")
+        log.log.flush()
+        world.disk.crash()
+        log.open(recovery_point=log.log.recovery_point)
+        assert values(log.log, isolation=Isolation.LOG_END) == [b"before", b"after"], f"seed {seed}"
