@@ -75,6 +75,10 @@ class ReplicaManager:
         """The same tables by topic id."""
         self.checkpoint_count = 0
         """Grows when a deletion has written checkpoints, which an older copy of them must not replace."""
+        self._is_starting = False
+        self._withheld: set[tuple[Uuid, int]] = set()
+        """Partitions from before this start whose log is in no directory that works: an empty one in its place would
+        lose what it has, and be a second one once the directory is back."""
         self._deleted_in: list[LogDir] = []
         """Where logs were taken out of service since the metadata began to change."""
         self.cordoned: set[str] = set()
@@ -180,7 +184,7 @@ class ReplicaManager:
 
     def on_metadata(self, delta: Delta, image: Image) -> None:
         """Make this node's partitions what `image` says."""
-        is_first = self.image is None
+        is_first = self._is_starting = self.image is None
         self.image = image
         # First what goes: a topic made anew has the name of the old one, and the old one's settings end with it.
         for topic in delta.deleted_topics.values():
@@ -318,6 +322,10 @@ class ReplicaManager:
             for path, known in self.directory_ids.items():
                 if known == directory_id and path not in self._failed:
                     directory = path
+            if self._is_starting and len(self.logs.live_directories) < len(self.logs.directories):
+                self._withheld.add((partition.topic_id, partition.index))
+            if (partition.topic_id, partition.index) in self._withheld:
+                raise KafkaStorageError(f"The log of {partition.name} may be in a directory that is offline")
             is_chosen = directory_id not in (UNASSIGNED, MIGRATING)
             if directory is None and is_chosen and (self._failed or directory_id == LOST):
                 # The log may be on the device that failed, and an empty one in its place would lose what it has.
