@@ -113,6 +113,13 @@ class Server:
                 self._process.wait()
             self._process = None
 
+    def kill(self) -> None:
+        """kill -9: nothing is flushed, closed or written down."""
+        assert self._process is not None, "not started"
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
     @property
     def pid(self) -> int:
         assert self._process is not None, "not started"
