@@ -40,9 +40,8 @@ def topics(broker: BrokerProcess, *arguments: str) -> str:
 def create(broker: BrokerProcess, stem: str) -> str:
     """A topic of one partition, made without the seconds that a JVM takes to start."""
     topic = new_topic(stem)
-    AdminClient({"bootstrap.servers": broker.address, "log_level": 2}).create_topics([NewTopic(topic, 1, 1)])[
-        topic
-    ].result(PATIENCE_S)
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 2})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
     return topic
 
 
