@@ -1,6 +1,7 @@
 """One directory, two brokers: Ottla's directory serves a real Kafka, Kafka's serves Ottla, and back again.
 
-One idempotent producer stays connected throughout: that its records are taken once each shows that each broker reads
+The first broker stops in order and the second is killed, so that each has to recover what the other left open. One
+idempotent producer stays connected throughout: that its records are taken once each shows that each broker reads
 the producer state the other one kept.
 """
 
@@ -73,6 +74,7 @@ def test_kafka_starts_on_what_ottla_wrote_and_ottla_on_what_kafka_added(tmp_path
         send_everything(kafka.address, "kafka")
         lasting.send(STAY_COUNT)
         added = all_of(kafka.address)
+        kafka.kill()
     expect(added, rounds=2, lasting=lasting)
     with ottla:
         assert all_of(ottla.address) == added
@@ -100,6 +102,7 @@ def test_ottla_starts_on_what_kafka_wrote_and_kafka_on_what_ottla_added(tmp_path
         send_everything(ottla.address, "ottla")
         lasting.send(STAY_COUNT)
         added = all_of(ottla.address)
+        ottla.kill()
     assert ottla.errors() == []
     expect(added, rounds=2, lasting=lasting)
     with kafka:
