@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ottla.errors import KafkaStorageError
+from ottla.storage.log_dir import LogDir
 from ottla.world import Clock, Disk, File
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,10 @@ class Chores:
         self._count += 1
         heapq.heappush(self._heap, (self._clock.now_ms() + delay_ms, self._count, what, chore))
 
+    def of(self, directory: LogDir) -> DirectoryChores:
+        """The chores of the logs in one directory."""
+        return DirectoryChores(self, directory)
+
     def take_due(self) -> tuple[str, Chore] | None:
         """The chore that has been due for longest, for a driver that runs one at a time and syncs elsewhere."""
         if not self._heap or self._heap[0][0] > self._clock.now_ms():
@@ -89,3 +94,24 @@ class Chores:
             except (OSError, KafkaStorageError) as error:
                 log.error("[Chores] %s failed: %s", what, error)
         return ran
+
+
+class DirectoryChores:
+    """Chores that touch one directory: left undone once it is offline, and a device that fails takes it there."""
+
+    __slots__ = ("_chores", "_directory")
+
+    def __init__(self, chores: Chores, directory: LogDir) -> None:
+        self._chores = chores
+        self._directory = directory
+
+    def later(self, delay_ms: int, what: str, chore: Chore) -> None:
+        def run() -> SyncPlan | None:
+            if self._directory.is_offline:
+                return None
+            try:
+                return chore()
+            except OSError as error:
+                self._directory.fail(what, error)
+
+        self._chores.later(delay_ms, what, run)

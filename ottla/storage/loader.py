@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ottla.config import LogConfig
 from ottla.records import Batch
 from ottla.storage import names
-from ottla.storage.chores import Chores
+from ottla.storage.chores import Chores, DirectoryChores
 from ottla.storage.index import CorruptIndex
 from ottla.storage.leader_epochs import LeaderEpochCache
 from ottla.storage.log import Log
@@ -52,12 +52,13 @@ def load_log(
     `cleaned_to` is the cleaner's: below it, compaction may have left holes between segments.
     """
     name = partition or names.parse_partition_dir(directory.rpartition("/")[2])
+    log_chores = chores.of(log_dir)
     loader = _Loader(
         world,
         directory,
         name,
         config,
-        chores,
+        log_chores,
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
         cleaned_to=cleaned_to,
@@ -75,7 +76,7 @@ def load_log(
         segments=loader.segments,
         epochs=loader.epochs,
         producers=loader.producers,
-        chores=chores,
+        chores=log_chores,
         log_start_offset=loader.log_start_offset,
         log_end_offset=loader.log_end_offset,
         recovery_point=loader.recovery_point,
@@ -95,7 +96,7 @@ class _Loader:
         directory: str,
         partition: TopicPartition,
         config: LogConfig,
-        chores: Chores,
+        chores: DirectoryChores,
         *,
         log_start_offset: int,
         recovery_point: int,

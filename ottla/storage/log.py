@@ -32,7 +32,7 @@ from ottla.records import CRC_START, HEADER_SIZE, MAGIC, NO_TIMESTAMP, Batch, Co
 from ottla.storage import names
 from ottla.storage.atomic_file import directory_of
 from ottla.storage.batch_file import FileSlice
-from ottla.storage.chores import Chores, SyncPlan
+from ottla.storage.chores import DirectoryChores, SyncPlan
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.leader_epochs import LeaderEpochCache
 from ottla.storage.log_dir import LogDir
@@ -125,7 +125,7 @@ class Log:
         segments: Segments,
         epochs: LeaderEpochCache,
         producers: ProducerStateManager,
-        chores: Chores,
+        chores: DirectoryChores,
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,

@@ -329,20 +329,14 @@ class LogManager:
         log.info(
             "[LogManager] Log for partition %s is scheduled for deletion in %s", removed.partition, removed.directory
         )
-        self.chores.later(removed.config.file_delete_delay_ms, f"deletion of {removed.directory}", removed.delete)
+        chores = self.chores.of(removed.log_dir)
+        chores.later(removed.config.file_delete_delay_ms, f"deletion of {removed.directory}", removed.delete)
 
     def _remove_later(self, directory: LogDir, path: str, config: LogConfig) -> None:
         """Remove what an earlier run of the node had begun to delete."""
-
-        def remove() -> None:
-            if directory.is_offline:
-                return
-            try:
-                self._world.disk.remove_tree(path)
-            except OSError as error:
-                directory.fail(f"deleting {path}", error)
-
-        self.chores.later(config.file_delete_delay_ms, f"deletion of {path}", remove)
+        self.chores.of(directory).later(
+            config.file_delete_delay_ms, f"deletion of {path}", lambda: self._world.disk.remove_tree(path)
+        )
 
     def replace_with_future(self, partition: TopicPartition) -> None:
         """A copy in another directory has caught up: it becomes the log, and the old one is deleted."""

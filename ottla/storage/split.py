@@ -10,7 +10,7 @@ import logging
 
 from ottla.config import LogConfig
 from ottla.storage import names
-from ottla.storage.chores import Chores
+from ottla.storage.chores import DirectoryChores
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def split_segment(
-    world: World, segment: Segment, segments: Segments, config: LogConfig, chores: Chores
+    world: World, segment: Segment, segments: Segments, config: LogConfig, chores: DirectoryChores
 ) -> list[Segment]:
     """Replace `segment` by as many as its offsets need; together they hold the same bytes."""
     log.info("[Segment %s] Splitting overflowed segment", segment.path)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ottla.config import LogConfig
 from ottla.storage import names
-from ottla.storage.chores import Chores
+from ottla.storage.chores import DirectoryChores
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 from ottla.world import Disk
@@ -23,7 +23,7 @@ def swap_in(
     segments: Segments,
     new: Sequence[Segment],
     old: Sequence[Segment],
-    chores: Chores,
+    chores: DirectoryChores,
     config: LogConfig,
 ) -> list[Segment]:
     """Let `new` (synced, suffix `.cleaned`) replace `old`; returns those of `old` whose base offset is gone."""
@@ -48,7 +48,7 @@ def swap_in(
     return [segment for segment in stale if segment.base_offset not in kept]
 
 
-def retire_segments(segments: Sequence[Segment], chores: Chores, config: LogConfig) -> None:
+def retire_segments(segments: Sequence[Segment], chores: DirectoryChores, config: LogConfig) -> None:
     """Mark files as deleted at once, and remove them when no reader can have them open any more."""
     for segment in segments:
         if segment.suffix != names.DELETED:
@@ -56,7 +56,7 @@ def retire_segments(segments: Sequence[Segment], chores: Chores, config: LogConf
         chores.later(config.file_delete_delay_ms, f"removal of {segment.path}", segment.delete_files)
 
 
-def remove_later(disk: Disk, path: str, chores: Chores, config: LogConfig) -> None:
+def remove_later(disk: Disk, path: str, chores: DirectoryChores, config: LogConfig) -> None:
     """Remove a file that has been marked as deleted; it may be gone by then."""
 
     def remove() -> None:

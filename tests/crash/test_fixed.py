@@ -429,3 +429,31 @@ def test_a_flush_that_failed_in_the_background_was_forgotten_and_the_next_one_su
     assert [directory.is_offline for directory in node.manager.directories] == [True]
     with pytest.raises(KafkaStorageError):
         node.log.flush()
+
+
+def test_files_were_still_removed_from_a_directory_that_had_gone_offline() -> None:
+    """Its lock is given back, so that another process may be using it by then."""
+    node = Node(retention_bytes=0)
+    node.create()
+    node.append()
+    node.log.roll()
+    node.manager.delete_old_segments()
+    node.disk.fail_at(1, errno.EIO, kinds=["write"])
+    with pytest.raises(KafkaStorageError):
+        node.append()
+    node.manager.handle_failures()
+    node.clock.advance(120_000)
+    node.manager.run_chores()
+    assert [name for name in node.disk.names("/srv/data/t-0") if name.endswith(".log.deleted")]
+
+
+def test_a_file_that_could_not_be_removed_did_not_take_its_directory_offline() -> None:
+    node = Node(retention_bytes=0)
+    node.create()
+    node.append()
+    node.log.roll()
+    node.manager.delete_old_segments()
+    node.clock.advance(120_000)
+    node.disk.fail_at(1, errno.EIO, kinds=["remove"])
+    node.manager.run_chores()
+    assert [directory.is_offline for directory in node.manager.directories] == [True]
