@@ -11,6 +11,7 @@ import base64
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,8 +92,10 @@ class Load:
             self.acknowledged[partition][offset] = value
 
 
-def kill_under_load(directory: Path, *, kills: int, settings: dict[str, str]) -> list[float]:
-    """Kill and restart the broker this often while producers write; check; return the restarts' seconds."""
+def kill_under_load(
+    directory: Path, *, kills: int, settings: dict[str, str], end: Callable[[BrokerProcess], None] = BrokerProcess.kill
+) -> list[float]:
+    """End and restart the broker this often while producers write; check; return the restarts' seconds."""
     broker = BrokerProcess(directory, topics=[f"{TOPIC}:{PARTITION_COUNT}"], settings=settings)
     restarts: list[float] = []
     with broker:
@@ -103,7 +106,7 @@ def kill_under_load(directory: Path, *, kills: int, settings: dict[str, str]) ->
             for number in range(kills):
                 wait_for_progress(loads)
                 time.sleep(0.05 * (number % 5))  # not always in the same moment after the first acknowledgement
-                broker.kill()
+                end(broker)
                 begun = time.monotonic()
                 broker.start()
                 restarts.append(time.monotonic() - begun)

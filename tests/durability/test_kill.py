@@ -29,6 +29,14 @@ def test_no_acknowledged_record_is_lost_or_repeated_by_kill_9(settings: dict[str
     assert len(restarts) == KILLS
 
 
+@pytest.mark.timeout(1200 if IS_SOAK else 120)
+def test_a_controlled_shutdown_under_load_loses_and_repeats_nothing_either(tmp_path: Path) -> None:
+    """What was taken from a producer is answered before its connection is closed: what it sends again after the
+    restart, it sends because the broker has not got it."""
+    restarts = kill_under_load(tmp_path, kills=KILLS, settings={}, end=BrokerProcess.stop)
+    assert len(restarts) == KILLS
+
+
 def test_a_hundred_megabytes_that_were_not_flushed_are_recovered_within_a_second(tmp_path: Path) -> None:
     """The whole start, of a process killed while nothing of its log was flushed; the best of three, because other
     processes share this machine. Outside `make soak` there are fewer bytes and no bound on the time."""
