@@ -81,8 +81,9 @@ class Content:
 
     def fail_sync(self, chance: Random) -> None:
         """What a failed `sync` leaves: any part of the data on the device, and nothing that would be tried again."""
-        self._device = self._survivors(chance)[0]
-        self._pending.clear()
+        if self._pending:
+            self._device = self._survivors(chance)[0]
+            self._pending.clear()
 
     def lose(self, chance: Random) -> str:
         """The power goes: what is on the device is now all there is. Says what became of the rest."""

@@ -6,6 +6,7 @@ They run on a virtual disk whose power cuts are as unkind as they can be: whatev
 from __future__ import annotations
 
 import errno
+from random import Random
 
 import pytest
 
@@ -457,3 +458,15 @@ def test_a_file_that_could_not_be_removed_did_not_take_its_directory_offline() -
     node.disk.fail_at(1, errno.EIO, kinds=["remove"])
     node.manager.run_chores()
     assert [directory.is_offline for directory in node.manager.directories] == [True]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_failed_sync_of_a_file_without_changes_broke_the_virtual_disk(seed: int) -> None:
+    disk = VirtualDisk(Random(seed), VirtualClock())
+    file = disk.open("/file", create=True)
+    file.write_at(0, b"data")
+    file.sync()
+    disk.fail_at(1, errno.EIO, kinds=["sync"], moment="during")
+    with pytest.raises(OSError, match="input/output"):
+        file.sync()
+    assert disk.read("/file") == b"data"
