@@ -174,7 +174,10 @@ def consume(job: Job) -> Measured:
     """The topic's records from the beginning of every partition, until `record_count` have come."""
     consumer = Consumer({
         "bootstrap.servers": job.address, "log_level": 3, "group.id": "bench", "enable.auto.commit": False,
-        "auto.offset.reset": "error", "fetch.wait.max.ms": 100, **job.settings,
+        "auto.offset.reset": "error", "fetch.wait.max.ms": 100,
+        # Otherwise librdkafka, once 100,000 records wait for Python, stops fetching for up to a second.
+        "queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_097_151,
+        **job.settings,
     })  # fmt: skip
     consumer.list_topics(job.topic, timeout=10)
     meter = _Meter(job)
