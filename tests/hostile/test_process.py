@@ -240,8 +240,9 @@ def test_clients_that_ask_and_ask_and_never_read(server: Server) -> None:
 
 
 def test_a_huge_produce_that_comes_slowly(server: Server) -> None:
-    """Ten clients send a frame of fifty megabytes, a piece now and then: the memory is what has come, not what will."""
-    with watched(server, growth_max=48 * MB), connections(server.port, 10) as sockets:
+    """Ten clients send a frame of fifty megabytes, a piece now and then. The memory is a few times the 13 MB that have
+    come (a buffer grows in steps, and is copied when it does), not the 500 MB that were announced."""
+    with watched(server, growth_max=80 * MB), connections(server.port, 10) as sockets:
         for one in sockets:
             one.sendall(struct.pack(">ihhih", 50 * MB, 0, 9, 1, -1))
         for _ in range(20):
