@@ -221,6 +221,8 @@ public class ClientMatrix {
         check(setting(topic, "max.message.bytes").equals("1048588"), "the default again");
         var broker = new ConfigResource(ConfigResource.Type.BROKER, "1");
         alter(broker, "log.cleaner.threads", "2");
+        // A broker takes its settings over from the metadata, so Kafka's answer may still be the old one.
+        for (int i = 0; i < 50 && !setting(broker, "log.cleaner.threads").equals("2"); i++) Thread.sleep(100);
         check(setting(broker, "log.cleaner.threads").equals("2"), "a broker's setting");
         alter(broker, "log.cleaner.threads", null);
         check(admin.listConfigResources().all().get().stream().anyMatch(one -> one.name().equals("j-large")), "listed");
