@@ -86,7 +86,8 @@ class BrokerProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGTERM)
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGTERM)
             try:
                 self.process.wait(STOP_S)
             except subprocess.TimeoutExpired:
