@@ -765,7 +765,8 @@ class Log:
         # appended later behind offsets without batches is not flushed by this.
         upper = min(self.log_end_offset if offset is None else offset, self._batches_end)
         truncation_count, begun_count = self.truncation_count, self._begun_count
-        is_unused = self.log_end_offset == 0 and self.truncation_count == 0  # there is nothing in it to lose
+        # There is nothing in it to lose, unless recovery or a truncation has emptied files that were not empty.
+        is_unused = self.log_end_offset == 0 and self.truncation_count == 0 and not self.segments.active.is_repaired
         if upper + including_active <= self.recovery_point or is_unused:
             return None
         plan = SyncPlan(

@@ -65,6 +65,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "is_repaired",
         "offset_index",
         "roll_jitter_ms",
         "size",
@@ -107,6 +108,8 @@ class Segment:
         if config.segment_jitter_ms:
             self.roll_jitter_ms = world.random.randrange(min(config.segment_jitter_ms, config.segment_ms))
         self.created_ms = world.clock.now_ms()
+        self.is_repaired = False
+        """Whether files were cut since the segment was opened: that has to be synced even if there is no record."""
         self._bytes_since_entry = 0
         self._rolling_timestamp: int | None = None
         self._max_timestamp: TimestampOffset | None = None
@@ -342,6 +345,7 @@ class Segment:
         self._finish_indexes()
 
     def _reset_indexes(self) -> None:
+        self.is_repaired = True
         self.offset_index.reset()
         self.time_index.reset()
         self._max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
@@ -367,6 +371,7 @@ class Segment:
 
     def truncate_to(self, offset: int) -> int:
         """Drop the batch that holds `offset` and all after it; returns how many bytes went."""
+        self.is_repaired = True
         place = self.locate(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)

@@ -470,3 +470,22 @@ def test_a_failed_sync_of_a_file_without_changes_broke_the_virtual_disk(seed: in
     with pytest.raises(OSError, match="input/output"):
         file.sync()
     assert disk.read("/file") == b"data"
+
+
+def test_the_indexes_of_a_log_that_was_left_empty_came_back_after_an_orderly_stop() -> None:
+    """Recovery had emptied them with the log, and a log without records was not flushed."""
+    node = Node(index_interval_bytes=0)
+    node.create()
+    for _ in range(3):
+        node.append()
+    segment = node.log.segments.active
+    segment.files_to_sync()
+    for path in (segment.offset_index.path, segment.time_index.path):
+        node.reach_device(path)
+    node.disk.sync_dir(node.log.directory)
+    node.cut_power()
+    assert node.log.log_end_offset == 0
+    node.manager.shutdown()
+    node.cut_power()
+    assert node.log.segments.active.offset_index.entry_count == 0
+    assert node.log.segments.active.time_index.entry_count == 0
