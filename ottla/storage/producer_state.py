@@ -298,12 +298,27 @@ class ProducerStateManager:
         if batch.producer_id <= NO_PRODUCER_ID:
             return None
         entry = self.producers.get(batch.producer_id)
-        if (
+        is_outside = (
             entry is not None
-            and batch.producer_epoch == entry.producer_epoch
+            and entry.txn_first_offset is not None
+            and not batch.is_transactional
             and not batch.is_control
-            and batch.is_transactional is (entry.txn_first_offset is not None)
-            and not self._verifications
+        )
+        if is_outside:
+            # The marker in between was lost with unflushed records. The transaction stays open, so that none of it is
+            # seen. Kafka refuses such a batch here too, and a broker that finds one in its log does not start.
+            log.warning(
+                "[ProducerState %s] %s is outside of its producer's open transaction, whose marker was lost",
+                self.partition, batch,
+            )  # fmt: skip
+        if entry is not None and (
+            is_outside
+            or (
+                batch.producer_epoch == entry.producer_epoch
+                and not batch.is_control
+                and batch.is_transactional is (entry.txn_first_offset is not None)
+                and not self._verifications
+            )
         ):
             metadata = BatchMetadata(
                 batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp

@@ -489,3 +489,29 @@ def test_the_indexes_of_a_log_that_was_left_empty_came_back_after_an_orderly_sto
     node.cut_power()
     assert node.log.segments.active.offset_index.entry_count == 0
     assert node.log.segments.active.time_index.entry_count == 0
+
+
+def test_a_marker_that_was_lost_between_two_segments_kept_the_node_from_starting() -> None:
+    """A compacted log may come back with a hole there: nothing tells it from those that compaction makes."""
+    node = Node(cleanup_policy="compact")
+    node.create()
+    rows = [(0, START_MS, b"k", b"v", ())]
+    guard = node.log.producers.start_verification(
+        7, sequence=0, producer_epoch=0, supports_epoch_bump=False, now_ms=START_MS
+    )
+    inside = build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    node.log.append_as_leader(inside, leader_epoch=0, verification_guard=guard)
+    node.log.flush()
+    commit = EndTransactionMarker(ControlType.COMMIT, 0)
+    marker = end_transaction_batch(commit, producer_id=7, producer_epoch=0, timestamp=START_MS)
+    node.log.append_as_leader(marker, leader_epoch=0, origin=AppendOrigin.COORDINATOR, transaction_version=1)
+    node.log.roll()
+    outside = build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=1)
+    node.log.append_as_leader(outside, leader_epoch=0)
+    node.reach_device(node.log.segments.active.path)
+    node.disk.sync_dir(node.log.directory)
+    node.cut_power()
+    assert node.offsets() == [0, 2]
+    node.log.update_high_watermark(3)
+    assert node.log.last_stable_offset == 0
+    assert node.log.producers.producers[7].last_sequence == 1
