@@ -8,9 +8,11 @@ import sys
 import time
 from collections import Counter
 
-from tests.crash.runs import PowerLoss, Run
+from tests.crash.device_errors import DeviceErrors
+from tests.crash.power_loss import PowerLoss
+from tests.crash.run import Run
 
-RUNS: dict[str, type[Run]] = {"power": PowerLoss}
+RUNS: dict[str, type[Run]] = {run.command: run for run in (PowerLoss, DeviceErrors)}
 
 
 def main() -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -100,8 +99,8 @@ class ProducerView:
     epoch: int = -1
     coordinator_epoch: int = -1
     txn_first_offset: int | None = None
-    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    """First sequence, last sequence and last offset of the newest batches of this epoch."""
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+    """First sequence, last sequence and last offset of every batch of this epoch."""
 
     @property
     def next_sequence(self) -> int:

@@ -1,4 +1,4 @@
-"""Runs on the virtual disk: lives of a node, each ended by a power cut or a failing device, each followed by a judge.
+"""A run on the virtual disk: lives of a node, each ended by something that goes wrong, each followed by a judge.
 
 Everything in a run comes from its seed: the same seed gives the same operations, the same crash, the same bytes lost.
 """
@@ -10,11 +10,10 @@ from os import environ
 from random import Random
 
 from ottla.config import LogConfig
-from ottla.sim import CHANGES, Kind, Moment, SimulatedCrash, VirtualClock, VirtualDisk
+from ottla.sim import CHANGES, Kind, VirtualClock, VirtualDisk
 from ottla.storage import LogManager
 from ottla.types import TopicPartition
 from ottla.world import World
-from tests.crash.crash_point import kind_of_traceback
 from tests.crash.recovered import check_leftovers, check_node
 from tests.crash.workload import Workload
 from tests.support.log_model import NodeModel
@@ -22,29 +21,6 @@ from tests.support.log_model import NodeModel
 GENERATIONS_MAX = 5
 JOURNAL_MAX = int(environ.get("OTTLA_CRASH_JOURNAL", "150"))
 """How many of the last changes on the disk a failure shows; four times fewer operations of the workload."""
-MOMENTS: tuple[Moment, ...] = ("before", "during", "after")
-ANYWHERE = "anywhere"
-LOAD = "load"
-BETWEEN = "between"
-
-# Which operation a life is to end in, so that even the rare ones are hit often.
-TARGETS = (
-    ANYWHERE,
-    LOAD,
-    BETWEEN,
-    "append",
-    "roll",
-    "flush",
-    "chores",
-    "checkpoint",
-    "retention",
-    "delete records",
-    "truncate",
-    "compaction",
-    "create topic",
-    "delete topic",
-    "restart",
-)
 
 
 class Run:
@@ -79,27 +55,27 @@ class Run:
     def _live(self) -> None:
         raise NotImplementedError
 
-    def _start(self) -> Workload:
-        """A new node on what is there. It dies when a crash is planned for its start."""
-        manager = self._open()
-        manager.start()
-        return Workload(self.world, self.clock, manager, self.model, self.random)
-
     def _open(self) -> LogManager:
+        """A new node on what is there, not started yet."""
         return LogManager(self.world, self.directories, config_of=self._config_of)
 
     def _config_of(self, topic: str) -> LogConfig:
         partition = self.model.partitions.get(TopicPartition(topic, 0))
         return LogConfig() if partition is None else partition.config
 
-    def _judge(self, *, is_durable: bool) -> Workload:
-        """Start without faults and compare."""
+    def _judge(self, manager: LogManager, *, is_durable: bool = True) -> Workload:
+        """Compare a node that has started with the model, and let it work."""
+        offline = [directory.path for directory in manager.directories if directory.is_offline]
+        check_node(self.model, manager, self.random, is_durable=is_durable, offline=offline)
+        return Workload(self.world, self.clock, manager, self.model, self.random)
+
+    def _start(self, *, is_durable: bool = True) -> Workload:
+        """Start a node, with nothing going wrong, and compare."""
         self.disk.clear_faults()
         manager = self._open()
         manager.start()
-        assert not [directory for directory in manager.directories if directory.is_offline], "a directory is offline"
-        check_node(self.model, manager, self.disk, self.random, is_durable=is_durable)
-        return Workload(self.world, self.clock, manager, self.model, self.random)
+        assert len(manager.live_directories) == len(self.directories), "a directory that works is offline"
+        return self._judge(manager, is_durable=is_durable)
 
     def _restart(self, workload: Workload) -> Workload:
         """An orderly stop and a start: everything has to be there, whatever happens to the power in between."""
@@ -109,11 +85,11 @@ class Run:
             partition.checkpointed()
         self._crash(has_power=self.random.random() < 0.5)
         self.model.operations.append("-------  stopped in order")
-        return self._judge(is_durable=True)
+        return self._start()
 
     def _settle_down(self) -> None:
         """After the last life: nothing is left of what was interrupted."""
-        workload = self._judge(is_durable=True)
+        workload = self._start()
         self.clock.advance(120_000)
         workload.manager.run_chores()
         check_leftovers(workload.manager, self.disk)
@@ -140,49 +116,6 @@ class Run:
             self.disk.crash()
         lines = self.disk.trace(500).splitlines()
         self.journal += [line for line in lines if line.split()[0] == str(before) and line.split()[1] in ("-", "crash")]
-
-
-class PowerLoss(Run):
-    """Every life ends in a power cut, at an operation of the disk or between two."""
-
-    command = "power"
-
-    def _live(self) -> None:
-        target = self.random.choice(TARGETS)
-        try:
-            if target == LOAD:
-                self._plan(self.random.choice((5, 30, 120)))
-            workload = self._start()
-            self.disk.clear_faults()
-            check_node(self.model, workload.manager, self.disk, self.random, is_durable=True)
-            workload = Workload(self.world, self.clock, workload.manager, self.model, self.random)
-            self._work(workload, target)
-            self._note(BETWEEN, "between two operations")
-        except SimulatedCrash as crash:
-            self._note(kind_of_traceback(crash.__traceback__), str(crash))
-        self._crash()
-        self.disk.clear_faults()
-
-    def _work(self, workload: Workload, target: str) -> None:
-        """Go on for a while, then plan the crash for an operation of the target's kind."""
-        for _ in range(self.random.choice((5, 30, 80))):
-            workload = self._step(workload)
-        if target in (LOAD, BETWEEN):
-            return
-        self._plan(300 if target == ANYWHERE else self.random.choice((2, 6, 20)))
-        for number in range(60):
-            is_aimed = target != ANYWHERE and number % 2 == 0
-            workload = self._step(workload, target if is_aimed else None)
-
-    def _step(self, workload: Workload, name: str | None = None) -> Workload:
-        workload.step(name)
-        if workload.wants_restart:
-            return self._restart(workload)
-        return workload
-
-    def _plan(self, nth_max: int) -> None:
-        kinds: tuple[Kind, ...] | None = self.random.choice((None, CHANGES, CHANGES, ("sync", "sync_dir", "rename")))
-        self.disk.crash_at(self.random.randint(1, nth_max), kinds=kinds, moment=self.random.choice(MOMENTS))
 
     def _note(self, kind: str, where: str) -> None:
         self.points[kind] += 1
