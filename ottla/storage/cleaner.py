@@ -276,7 +276,9 @@ class Cleaning:
         if cleaned is None or cleaned.suffix != names.CLEANED:
             return  # one that is half swapped in is put right by the next start
         cleaned.move_to(self.log.directory)
-        # On a device that fails the files stay, and the next start removes them.
+        if self.log.log_dir.is_offline:
+            cleaned.abandon()  # the directory is left alone, and the next start removes the files
+            return
         with suppress(OSError):
             cleaned.delete_files()
 

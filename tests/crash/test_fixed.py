@@ -515,3 +515,25 @@ def test_a_marker_that_was_lost_between_two_segments_kept_the_node_from_starting
     node.log.update_high_watermark(3)
     assert node.log.last_stable_offset == 0
     assert node.log.producers.producers[7].last_sequence == 1
+
+
+def test_an_unfinished_compaction_was_removed_from_a_directory_that_had_gone_offline() -> None:
+    node = Node(cleanup_policy="compact", min_cleanable_dirty_ratio=0.01, internal_segment_bytes=200)
+    node.create()
+    for _ in range(3):
+        node.append(size=100)
+    cleaner = CleanerManager(node.world, node.manager.directories, node.manager.logs)
+
+    def unfinished() -> list[str]:
+        return [name for name in node.disk.names("/srv/data/t-0") if name.endswith(".cleaned")]
+
+    while not unfinished():
+        step = cleaner.step()
+        if step.sync is not None:
+            step.sync.run()
+    files = unfinished()
+    node.disk.fail_at(1, errno.EIO, kinds=["write"])
+    with pytest.raises(KafkaStorageError):
+        node.append()
+    cleaner.on_failure(node.manager.directories[0])
+    assert unfinished() == files
