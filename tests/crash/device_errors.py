@@ -31,7 +31,7 @@ class DeviceErrors(Run):
 
     def _live(self) -> None:
         self._may_have_failed_sync = False
-        if self.random.random() < 0.15:
+        if self.model.partitions and self.random.random() < 0.15:
             workload = self._start_on_a_bad_device()
             if workload is None:
                 return self._end()

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from os import environ
 from random import Random
 
-from ottla.config import LogConfig
+from ottla.config import CleanerConfig, LogConfig
 from ottla.sim import CHANGES, Kind, VirtualClock, VirtualDisk
 from ottla.storage import LogManager
 from ottla.types import TopicPartition
@@ -57,7 +57,7 @@ class Run:
 
     def _open(self) -> LogManager:
         """A new node on what is there, not started yet."""
-        return LogManager(self.world, self.directories, config_of=self._config_of)
+        return LogManager(self.world, self.directories, config_of=self._config_of, cleaner_config=CleanerConfig())
 
     def _config_of(self, topic: str) -> LogConfig:
         partition = self.model.partitions.get(TopicPartition(topic, 0))

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from ottla.config import CleanerConfig
 from ottla.errors import CorruptMessage, InvalidProducerEpoch, KafkaStorageError, OutOfOrderSequenceNumber
 from ottla.records import ControlType
 from ottla.storage import AppendOrigin, Log, LogManager
-from ottla.storage.cleaner_manager import CleanerManager
 from ottla.types import TopicPartition, Uuid
 from ottla.world import World
 from tests.crash.recovered import check_log
@@ -59,8 +57,8 @@ class Workload:
         self.current = "start"
         """The operation under way."""
         self._traffic = {name: Traffic(partition, random) for name, partition in model.partitions.items()}
-        self._cleaner = CleanerManager(world, manager.directories, manager.logs, CleanerConfig())
-        self._on_step: Callable[[], None] = lambda: None
+        assert manager.cleaner is not None, "the workload compacts logs"
+        self._cleaner = manager.cleaner
         self._operations = [
             Operation("append", 30, self._append),
             Operation("append", 14, self._append_idempotent),
@@ -107,9 +105,6 @@ class Workload:
             if not self.offline:
                 raise AssertionError(f"{operation.name} failed with every directory online: {error}") from error
             self.manager.handle_failures()
-            for directory in self.manager.directories:
-                if directory.is_offline:
-                    self._cleaner.on_failure(directory)
         self.model.operations[place] = f"{self._clock.now_ms() % 10_000_000:>7}  {operation.name}: {told}"
 
     @property
@@ -307,9 +302,11 @@ class Workload:
         )
 
     def _change_leadership(self) -> str:
-        partition, _ = self._one()
+        partition, log = self._one()
         partition.leader_epoch += self.random.choice((1, 1, 2))
         partition.is_leader = self.random.random() < 0.75
+        if partition.is_leader:
+            log.begin_epoch(partition.leader_epoch)
         return f"{partition.partition} is {'leader' if partition.is_leader else 'follower'} in {partition.leader_epoch}"
 
     def _advance_high_watermark(self) -> str:
@@ -386,7 +383,6 @@ class Workload:
 
     def _truncate(self) -> str:
         partition, log = self._one()
-        self._cleaner.abort(partition.partition)
         if self.random.random() < 0.15:
             offset = self.random.choice((0, partition.start, partition.end, partition.end + 7))
             partition.restarting(offset)
@@ -403,7 +399,6 @@ class Workload:
             partition.truncated(offset)
         assert log.log_end_offset == offset, f"{log} was truncated to {offset}"
         partition.high_watermark = log.high_watermark
-        self._cleaner.on_truncated(log)
         self._traffic[partition.partition].resume()
         return f"{partition.partition} to {offset}"
 
@@ -469,12 +464,11 @@ class Workload:
     def _delete(self) -> str:
         if len(self._live()) < 3:
             return self._append()
-        partition, log = self._one()
+        partition, _ = self._one()
         partition.existence = Existence.DELETING
-        self._cleaner.abort(partition.partition)
         self.manager.delete(partition.partition)
-        self._cleaner.on_deleted(log)
-        del self.model.partitions[partition.partition]
+        if partition.directory not in self.offline:
+            del self.model.partitions[partition.partition]
         return str(partition.partition)
 
     def _check(self) -> str:
