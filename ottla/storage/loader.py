@@ -84,6 +84,9 @@ def load_log(
     )
     if topic_id is not None:
         opened.assign_topic_id(topic_id)
+    if opened.unflushed_count >= config.flush_messages:
+        # Records whose append never came back, because its flush did not: nobody may see them before they are durable.
+        opened.flush()
     return opened
 
 

@@ -81,6 +81,10 @@ class LogManager:
                 self._load_directory(directory, is_stray)
             except OSError as error:
                 self._offline(directory, "loading logs", error)
+            except KafkaStorageError:
+                if not directory.is_offline:
+                    raise
+                self.handle_failures()
         if not self.live_directories:
             self.unlock()
             raise KafkaStorageError(
