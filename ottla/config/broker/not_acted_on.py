@@ -94,7 +94,6 @@ _SINGLE = frozenset(
         "socket.connection.setup.timeout.ms",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
-        "telemetry.max.bytes",
         "transactional.id.expiration.ms",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",
