@@ -343,6 +343,8 @@ class Segment:
         for position, batch in self.batches():
             self._index(position, batch)
         self._finish_indexes()
+        self.offset_index.file().sync()  # no flush may come by here any more
+        self.time_index.file().sync()
 
     def _reset_indexes(self) -> None:
         self.is_repaired = True

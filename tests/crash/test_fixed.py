@@ -34,16 +34,15 @@ class Node:
         self.chance = Unkind()
         self.disk = VirtualDisk(self.chance, self.clock)
         self.config = LogConfig().with_topic({name.replace("_", "."): value for name, value in settings.items()})
-        self.manager = self._start()
+        self.start()
 
     @property
     def world(self) -> World:
         return World(clock=self.clock, disk=self.disk, random=self.chance)
 
-    def _start(self) -> LogManager:
-        manager = LogManager(self.world, ["/srv/data"], config_of=lambda topic: self.config)
-        manager.start()
-        return manager
+    def start(self) -> None:
+        self.manager = LogManager(self.world, ["/srv/data"], config_of=lambda topic: self.config)
+        self.manager.start()
 
     def create(self) -> Log:
         return self.manager.create(T, topic_id=TOPIC_ID)
@@ -59,7 +58,7 @@ class Node:
 
     def cut_power(self) -> None:
         self.disk.crash()
-        self.manager = self._start()
+        self.start()
 
     def reach_device(self, path: str) -> None:
         """What is written to this file reaches the device by itself, as the system may decide at any time."""
@@ -537,3 +536,23 @@ def test_an_unfinished_compaction_was_removed_from_a_directory_that_had_gone_off
         node.append()
     cleaner.on_failure(node.manager.directories[0])
     assert unfinished() == files
+
+
+def test_an_index_that_was_made_anew_below_the_recovery_point_was_lost_again() -> None:
+    node = Node(index_interval_bytes=0)
+    node.create()
+    for _ in range(3):
+        node.append()
+    node.log.roll()
+    node.append()
+    node.manager.shutdown()
+    for name in ("index", "timeindex"):
+        node.disk.remove(f"/srv/data/t-0/00000000000000000000.{name}")
+    node.disk.sync_dir("/srv/data/t-0")
+    node.disk.process_crash()
+    node.start()
+    node.chance.keeps_names = True
+    node.cut_power()
+    segment = node.log.segments.first
+    assert [segment.offset_index.entry_at(slot).offset for slot in range(2)] == [1, 2]
+    assert segment.max_timestamp.timestamp == START_MS
