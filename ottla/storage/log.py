@@ -704,9 +704,10 @@ class Log:
             offset = max(expected_offset, min(self._batches_end, self.log_end_offset))
             active = self.segments.active
             if active.base_offset == offset and active.size == 0:
-                # Rolled while empty because an index was full: begin the same segment anew (KAFKA-6388).
-                self._retire([active])
-                return self._begin_segment(offset)
+                # Rolled while empty because an index was full: begin the same segment anew (KAFKA-6388). In its own
+                # files: without any segment, a log that a crash leaves there would begin at zero again.
+                active.begin_anew()
+                return active
             assert offset > active.base_offset, f"{self}: rolling to {offset}, at or below {active}"
             for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
                 path = f"{self.directory}/{names.offset_name(offset)}{suffix}"

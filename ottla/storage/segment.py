@@ -408,6 +408,13 @@ class Segment:
 
     # Durability and life
 
+    def begin_anew(self) -> None:
+        """Nothing was appended yet: forget what the indexes have, and count the age from now on."""
+        assert self.size == 0, f"{self} has records"
+        self._reset_indexes()
+        self.txn_index.reset()
+        self.created_ms = self._world.clock.now_ms()
+
     def files_to_sync(self) -> list[File]:
         """Write out what waits in memory and name the files whose sync makes this segment durable."""
         self.offset_index.write_out()

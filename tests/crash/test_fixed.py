@@ -556,3 +556,19 @@ def test_an_index_that_was_made_anew_below_the_recovery_point_was_lost_again() -
     segment = node.log.segments.first
     assert [segment.offset_index.entry_at(slot).offset for slot in range(2)] == [1, 2]
     assert segment.max_timestamp.timestamp == START_MS
+
+
+def test_a_crash_while_an_empty_segment_was_begun_anew_sent_the_log_back_to_offset_zero() -> None:
+    """Its files were marked as deleted before there were new ones, and only their name said where the log begins."""
+    node = Node(retention_bytes=0)
+    node.create()
+    node.append(5)
+    node.log.roll()
+    node.manager.delete_old_segments()
+    node.manager.checkpoint()
+    node.disk.crash_at(1, kinds=["rename", "truncate"], moment="after")
+    with pytest.raises(SimulatedCrash):
+        node.log.roll()
+    node.chance.keeps_names = True
+    node.cut_power()
+    assert (node.log.log_start_offset, node.log.log_end_offset) == (5, 5)
