@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import CodeType, FrameType, TracebackType
 
-# The innermost frame that is listed names the kind; a module's name stands for every function in it.
+# The innermost frame that is listed names the kind.
 _BY_FUNCTION = {
-    ("log.py", "roll"): "roll",
-    ("log.py", "flush"): "flush",
-    ("log.py", "truncate_to"): "truncate",
-    ("log.py", "truncate_fully_and_start_at"): "truncate",
-    ("log.py", "close"): "close",
-    ("log.py", "delete"): "delete topic",
-    ("log.py", "rename_directory"): "delete topic",
-    ("log.py", "_append_batches"): "append",
-    ("log.py", "delete_segments"): "retention",
-    ("chores.py", "run"): "flush",
-    ("chores.py", "run_due"): "file removal",
-    ("log_manager.py", "_checkpoint_directory"): "checkpoint",
-    ("log_manager.py", "create"): "create topic",
-    ("log_manager.py", "delete"): "delete topic",
-    ("log_manager.py", "shutdown"): "close",
-    ("log_manager.py", "start"): "load",
-    ("loader.py", "load"): "load",
-    ("swap.py", "swap_in"): "swap",
-    ("cleaner.py", "_clean_group"): "compaction",
-    ("cleaner_manager.py", "step"): "compaction",
-    ("cleaner_checkpoints.py", "_change"): "checkpoint",
+    "Log._append_batches": "append",
+    "Log._append_plain": "append",
+    "Log._settle": "append",
+    "Log.roll": "roll",
+    "Log.flush": "flush",
+    "SyncPlan.sync": "flush",
+    "Log.truncate_to": "truncate",
+    "Log.truncate_fully_and_start_at": "truncate",
+    "Log.delete_segments": "retention",
+    "Log.close": "close",
+    "LogManager.shutdown": "close",
+    "LogManager._checkpoint_directory": "checkpoint",
+    "CleanerCheckpoints._change": "checkpoint",
+    "LogManager.create": "create topic",
+    "Log.plan_settle": "create topic",
+    "LogManager.delete": "delete topic",
+    "Log.delete": "delete topic",
+    "Chores.run_due": "file removal",
+    "CleanerManager.step": "compaction",
+    "swap_in": "swap",
+    "LogManager.start": "load",
+    "load_log": "load",
 }
 
 KINDS = sorted(set(_BY_FUNCTION.values()))
@@ -55,7 +56,7 @@ def _kind(codes: Iterable[CodeType]) -> str:
     found = "between"
     for code in codes:
         if "/storage/" in code.co_filename:
-            kind = _BY_FUNCTION.get((code.co_filename.rpartition("/")[2], code.co_name))
+            kind = _BY_FUNCTION.get(code.co_qualname)
             # A start flushes, rolls and checkpoints too: it is one of its own kind, from wherever it is seen.
             if kind is not None and (found == "between" or kind == "load"):
                 found = kind

@@ -29,6 +29,12 @@ TARGETS = (
     "delete topic",
     "restart",
 )
+# What has to happen first for the operation to find something to do.
+PREPARATIONS = {
+    "compaction": ("append", "end transaction", "high watermark", "roll"),
+    "retention": ("append", "high watermark", "roll"),
+    "delete records": ("append", "high watermark"),
+}
 MOMENTS: tuple[Moment, ...] = ("before", "during", "after")
 
 
@@ -49,6 +55,8 @@ class PowerLoss(Run):
             self._note(kind_of_traceback(crash.__traceback__), str(crash))
         self._crash()
         self.disk.clear_faults()
+        if self.random.random() < 0.15:
+            self._damage()
 
     def _work(self, workload: Workload, target: str) -> None:
         """Go on for a while, then plan the crash for an operation of the target's kind."""
@@ -56,7 +64,10 @@ class PowerLoss(Run):
             workload = self._step(workload)
         if target in (LOAD, BETWEEN):
             return
-        self._plan(300 if target == ANYWHERE else self.random.choice((2, 6, 20)))
+        for _ in range(12):
+            if target in PREPARATIONS:
+                workload = self._step(workload, self.random.choice(PREPARATIONS[target]))
+        self._plan({ANYWHERE: 300, "compaction": 60}.get(target) or self.random.choice((2, 6, 20)))
         for number in range(60):
             is_aimed = target != ANYWHERE and number % 2 == 0
             workload = self._step(workload, target if is_aimed else None)

@@ -121,3 +121,29 @@ class Run:
         self.points[kind] += 1
         self.where = f"last crash: {kind}, {where}"
         self.model.operations.append(f"-------  {self.where}")
+
+    def _damage(self) -> None:
+        """What can be made anew is lost: indexes, producer snapshots, a checkpoint of recovery points."""
+        for directory in filter(self.disk.exists, self.directories):
+            for entry in self.disk.scan(directory):
+                path = f"{directory}/{entry.name}"
+                if entry.is_dir:
+                    self._damage_log(path)
+                elif entry.name == "recovery-point-offset-checkpoint" and self.random.random() < 0.5:
+                    self.disk.remove(path)
+                    self.model.operations.append(f"-------  {path} is lost")
+            self.disk.sync_dir(directory)
+
+    def _damage_log(self, directory: str) -> None:
+        for name in self.disk.names(directory):
+            if not name.endswith((".index", ".timeindex", ".snapshot")) or self.random.random() < 0.7:
+                continue
+            path = f"{directory}/{name}"
+            self.model.operations.append(f"-------  {path} is damaged")
+            if self.random.random() < 0.5:
+                self.disk.remove(path)
+            else:
+                file = self.disk.open(path)
+                file.truncate(max(file.size() - 3, 1))
+                file.sync()
+        self.disk.sync_dir(directory)

@@ -17,6 +17,9 @@ SHAPES: dict[str, dict[str, object]] = {
     "both": {"cleanup.policy": "compact,delete", "retention.bytes": 15_000},
 }
 
+# Compaction has the most steps that a crash can come between.
+SHAPES_BY_WEIGHT = [*SHAPES, "compacted", "compacted", "lagging", "both"]
+
 
 def topic_config(shape: str, random: Random) -> LogConfig:
     """The settings of one topic: its shape, and sizes drawn anew."""

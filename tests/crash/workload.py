@@ -18,7 +18,7 @@ from ottla.storage import AppendOrigin, Log, LogManager
 from ottla.types import TopicPartition, Uuid
 from ottla.world import World
 from tests.crash.recovered import check_log
-from tests.crash.shapes import SHAPES, topic_config
+from tests.crash.shapes import SHAPES_BY_WEIGHT, topic_config
 from tests.crash.traffic import Client, Traffic
 from tests.support.log_model import Existence, NodeModel, PartitionModel, StoredBatch, as_leader_stores
 
@@ -451,7 +451,7 @@ class Workload:
             return self._append() if self._live() else "nothing to do"
         name = self.random.choice(free)
         directory = self.random.choice(directories)
-        shape = self.random.choice(sorted(SHAPES))
+        shape = self.random.choice(SHAPES_BY_WEIGHT)
         config = topic_config(shape, self.random)
         partition = PartitionModel(name, directory, config)
         self.model.partitions[name] = partition
