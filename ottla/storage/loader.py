@@ -260,10 +260,10 @@ class _Loader:
             log.warning(
                 "[Log %s] Rebuilding the indexes of segment %d: %s", self.partition, segment.base_offset, problem
             )
+            # Whole or not at all: the next start believes what it finds below the recovery point.
+            segment.set_indexes_aside()
             self._recover_segment(segment)
-            # No flush will come by here, and the next start believes what it finds below the recovery point.
-            segment.flush()
-            self.disk.sync_dir(self.directory)
+            segment.put_indexes_in_place()
 
     def _problem_with(self, segment: Segment, stem: str, sizes: dict[str, int]) -> str | None:
         """Why the indexes cannot be used as they are; None when nothing speaks against it."""

@@ -337,6 +337,39 @@ class Segment:
             previous = batch.last_offset
         return True
 
+    def set_indexes_aside(self) -> None:
+        """Begin empty indexes under other names, those of an unfinished compaction, which a start removes.
+
+        The offset and the time index go first, so that they are missed until `put_indexes_in_place`.
+        """
+        disk = self._world.disk
+        bytes_max = self.offset_index.bytes_max
+        self.offset_index.abandon()
+        self.time_index.abandon()
+        self.txn_index.close()
+        for path in (self.offset_index.path, self.time_index.path):
+            if disk.exists(path):
+                disk.remove(path)
+        disk.sync_dir(self.directory)
+        stem = f"{self.directory}/{names.offset_name(self.base_offset)}"
+        aside = names.CLEANED
+        self.offset_index = OffsetIndex(disk, stem + names.INDEX + aside, self.base_offset, bytes_max=bytes_max)
+        self.time_index = TimeIndex(disk, stem + names.TIME_INDEX + aside, self.base_offset, bytes_max=bytes_max)
+        self.txn_index = TransactionIndex(disk, stem + names.TXN_INDEX + aside, self.base_offset, size=0)
+
+    def put_indexes_in_place(self) -> None:
+        """Give the indexes their names, durably: the aborted transactions, which nobody would miss, before the rest."""
+        disk = self._world.disk
+        self.flush()
+        for index in (self.txn_index, self.time_index, self.offset_index):
+            path = index.path.removesuffix(names.CLEANED)
+            if disk.exists(index.path):
+                index.move(path)
+            elif disk.exists(path):
+                disk.remove(path)
+            index.moved(path)
+        disk.sync_dir(self.directory)
+
     def rebuild_indexes(self) -> None:
         """Make the offset and time index anew from the batches, which are trusted as they are."""
         self._reset_indexes()

@@ -6,6 +6,7 @@ They run on a virtual disk whose power cuts are as unkind as they can be: whatev
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from ottla.config import LogConfig
 from ottla.errors import KafkaStorageError
 from ottla.records import ControlType, EndTransactionMarker, Row, build_batch, end_transaction_batch
-from ottla.sim import SimulatedCrash, VirtualClock, VirtualDisk
+from ottla.sim import CHANGES, SimulatedCrash, VirtualClock, VirtualDisk
 from ottla.storage import AppendOrigin, Isolation, Log, LogManager
 from ottla.storage.cleaner_manager import CleanerManager
 from ottla.types import TopicPartition, Uuid
@@ -572,3 +573,36 @@ def test_a_crash_while_an_empty_segment_was_begun_anew_sent_the_log_back_to_offs
     node.chance.keeps_names = True
     node.cut_power()
     assert (node.log.log_start_offset, node.log.log_end_offset) == (5, 5)
+
+
+def test_aborted_records_were_seen_after_a_crash_while_a_lost_index_was_made_anew() -> None:
+    """The index of aborted transactions was emptied to be made anew with the rest, and nobody missed it."""
+    for nth in range(1, 40):
+        node = Node()
+        node.create()
+        rows = [(0, START_MS, b"k", b"v", ())]
+        guard = node.log.producers.start_verification(
+            7, sequence=0, producer_epoch=0, supports_epoch_bump=False, now_ms=START_MS
+        )
+        aborted = build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        node.log.append_as_leader(aborted, leader_epoch=0, verification_guard=guard)
+        marker = end_transaction_batch(
+            EndTransactionMarker(ControlType.ABORT, 0), producer_id=7, producer_epoch=0, timestamp=START_MS
+        )
+        node.log.append_as_leader(marker, leader_epoch=0, origin=AppendOrigin.COORDINATOR, transaction_version=1)
+        node.log.roll()
+        node.append()
+        node.manager.shutdown()
+        node.disk.remove("/srv/data/t-0/00000000000000000000.index")
+        node.disk.sync_dir("/srv/data/t-0")
+        node.disk.process_crash()
+        node.chance.keeps_names = True
+        node.disk.crash_at(nth, kinds=CHANGES, moment="after")
+        with suppress(SimulatedCrash):
+            node.start()
+        node.disk.clear_faults()
+        node.cut_power()
+        listed = node.log.aborted_transactions(0, 3)
+        assert [(one.first_offset, one.last_offset) for one in listed] == [(0, 1)], f"after {nth} changes"
+        assert node.log.segments.first.max_timestamp.timestamp == START_MS, f"after {nth} changes"
+        assert not [name for name in node.disk.names("/srv/data/t-0") if name.endswith(".cleaned")]
