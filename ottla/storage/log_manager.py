@@ -145,6 +145,9 @@ class LogManager:
         if was_clean:
             # Gone before anything is opened: a crash from here on is one (KAFKA-10471).
             marker.delete()
+        else:
+            # A log that the last process had made may be there without its name being durable yet.
+            disk.sync_dir(directory.path)
         recovery_points = self._read_checkpoint(directory, names.RECOVERY_POINT_CHECKPOINT)
         log_starts = self._read_checkpoint(directory, names.LOG_START_CHECKPOINT)
         high_watermarks = self._read_checkpoint(directory, names.HIGH_WATERMARK_CHECKPOINT)

@@ -606,3 +606,15 @@ def test_aborted_records_were_seen_after_a_crash_while_a_lost_index_was_made_ane
         assert [(one.first_offset, one.last_offset) for one in listed] == [(0, 1)], f"after {nth} changes"
         assert node.log.segments.first.max_timestamp.timestamp == START_MS, f"after {nth} changes"
         assert not [name for name in node.disk.names("/srv/data/t-0") if name.endswith(".cleaned")]
+
+
+def test_a_log_made_before_a_kill_and_written_to_after_it_was_gone_with_the_power() -> None:
+    """Its name is made durable with the first record, by the process that made it."""
+    node = Node()
+    node.create()
+    node.disk.process_crash()
+    node.start()
+    node.append(3)
+    node.log.flush()
+    node.cut_power()
+    assert node.offsets() == [0, 1, 2]
