@@ -238,7 +238,7 @@ def _check_compaction(model: PartitionModel, found: Found, written: list[StoredB
             )
     for transaction in transactions:
         marker = transaction.marker_offset
-        if marker is not None and marker not in present and marker >= found.start:
+        if marker is not None and marker not in present and marker >= max(found.start, model.start_seen):
             left = [
                 stored
                 for stored in found.batches
