@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"machine"},
     {"raft"},
     {"metadata"},
+    {"coordinator"},
     {"replica"},
     {"server"},
     {"node"},

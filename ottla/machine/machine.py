@@ -9,10 +9,11 @@ Promises:
 - A decision that raises changes nothing, and its promise fails with what it raised.
 - A response is given only when everything it rests on is committed: a decision without records waits too, for those
   before it that it may have read. Responses come in the order of the decisions.
-- When leadership is lost, everything uncommitted is taken back and every parked response fails with `NotController`.
+- When leadership is lost, everything uncommitted is taken back and every parked response fails with the error that
+  sends the asker to the next leader.
 - Nothing waits while nothing is uncommitted: the promise is then resolved before `submit` returns.
 
-Synchronous and silent. Called by the controller; driven by what the raft layer tells its listener.
+Synchronous and silent. Called by the controller and the coordinators; driven by what their logs tell.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla.errors import NotController
+from ottla.errors import KafkaError, NotController
 from ottla.machine.undo import UndoLog
 from ottla.world import Promise
 
@@ -36,6 +37,9 @@ class Result(Generic[T]):
 
     response: T
     records: Sequence[Any] = field(default_factory=list)
+    then: Callable[[BaseException | None], object] | None = None
+    """Called once: with None when the records are committed, with the error when they will not be. For decisions whose
+    answers go to others than the one who asked."""
 
 
 class _Parked(NamedTuple):
@@ -45,6 +49,7 @@ class _Parked(NamedTuple):
     name: str
     promise: Promise[Any]
     response: Any
+    then: Callable[[BaseException | None], object] | None
 
 
 class Machine(Generic[R]):
@@ -52,6 +57,7 @@ class Machine(Generic[R]):
 
     `replay` applies one record; `append` puts records into the log as one atomic unit and returns the offset of the
     last. `promise` makes an open promise: `world.tasks.promise`. All state that `replay` changes is kept in `undo`.
+    `not_leading` makes the error of those who ask where this node does not lead.
     """
 
     def __init__(
@@ -61,10 +67,12 @@ class Machine(Generic[R]):
         *,
         promise: Callable[[], Promise[Any]],
         undo: UndoLog | None = None,
+        not_leading: Callable[[str], KafkaError] | None = None,
     ) -> None:
         self._replay = replay
         self._append = append
         self._promise = promise
+        self._not_leading = not_leading or _not_controller
         self.undo = UndoLog() if undo is None else undo
         self.undo.is_enabled = False
         self.is_active = False
@@ -85,21 +93,27 @@ class Machine(Generic[R]):
         """Run a decision; the promise gets its response once that is committed. `name` says what failed, if it does."""
         promise: Promise[T] = self._promise()
         if not self.is_active:
-            promise.set_exception(_not_controller(name))
+            promise.set_exception(self._not_leading(name))
             return promise
+        then = None
         try:
             result = decide()
+            then = result.then
             assert not self.undo.has_unsealed, f"{name}: a decision changed state; only replay may"
             if result.records:
                 self._record(result.records)
         except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
             self.undo.revert_unsealed()
             promise.set_exception(error)
+            if then is not None:
+                then(error)
             return promise
         if self.last_appended < self.committed_end:
             promise.set_result(result.response)
+            if then is not None:
+                then(None)
         else:
-            self._parked.append(_Parked(self.last_appended, name, promise, result.response))
+            self._parked.append(_Parked(self.last_appended, name, promise, result.response, then))
         return promise
 
     def _record(self, records: Sequence[R]) -> None:
@@ -113,12 +127,15 @@ class Machine(Generic[R]):
 
     # What the log tells
 
-    def on_leader(self) -> None:
-        """This node leads now, and has replayed everything that is committed: decisions may begin."""
+    def on_leader(self, *, last_appended: int = -1) -> None:
+        """This node leads now, and has replayed everything that is committed: decisions may begin.
+
+        Where it has replayed more than that, `last_appended` is the last record: responses wait for it too.
+        """
         assert not self.is_active, "it leads already"
         self.is_active = True
         self.undo.is_enabled = True
-        self.last_appended = -1
+        self.last_appended = last_appended
 
     def on_commit(self, base_offset: int, records: Iterable[R], *, end_offset: int) -> None:
         """Records in `[base_offset, end_offset)` are committed; what this leader appended is replayed already."""
@@ -139,6 +156,8 @@ class Machine(Generic[R]):
             waiting = parked.popleft()
             if not waiting.promise.done():  # the caller may have given up
                 waiting.promise.set_result(waiting.response)
+            if waiting.then is not None:
+                waiting.then(None)
 
     def on_resign(self) -> None:
         """This node leads no more. What is not committed is taken back: the next leader may never have seen it."""
@@ -148,8 +167,11 @@ class Machine(Generic[R]):
         self.last_appended = -1
         parked, self._parked = self._parked, deque()
         for waiting in parked:
+            error = self._not_leading(waiting.name)
             if not waiting.promise.done():
-                waiting.promise.set_exception(_not_controller(waiting.name))
+                waiting.promise.set_exception(error)
+            if waiting.then is not None:
+                waiting.then(error)
 
 
 def _not_controller(name: str) -> NotController:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.config import BrokerConfig, ListenerSpec, start_warnings
+from ottla.coordinator.group import GroupCoordinator
 from ottla.errors import TopicAlreadyExists, error_class
 from ottla.metadata import (
     SUPPORTED_FEATURES,
@@ -27,8 +28,8 @@ from ottla.node.controller_link import LocalController
 from ottla.node.directories import CannotStart, check_directories, epoch_of_clean_shutdown, format_new
 from ottla.node.lifecycle import BrokerLifecycle
 from ottla.raft import RaftNode, VoterSet, read_bootstrap
-from ottla.replica import LogDriver, ReplicaManager
-from ottla.server import Broker, FetchSessions, MetricsServer, SocketServer
+from ottla.replica import LogDriver, PartitionLog, ReplicaManager
+from ottla.server import GROUP_TOPIC, Broker, FetchSessions, MetricsServer, SocketServer
 from ottla.types import Uuid
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.controller_registration import Feature as ControllerFeature
@@ -113,6 +114,13 @@ class Node:
         self._closing.append(self.raft.stop)
         await self.raft.start()
         link = LocalController(self.controller, self.raft)
+        groups = GroupCoordinator(
+            world,
+            config.node_id,
+            lambda: self.broker.config,
+            lambda index: PartitionLog.of(self.replicas, GROUP_TOPIC, index),
+            self.loader.image,
+        )
         self.broker = Broker(
             config=config,
             world=world,
@@ -122,10 +130,13 @@ class Node:
             replicas=self.replicas,
             controller=link,
             fetch_sessions=FetchSessions(world, config.max_incremental_fetch_session_cache_slots),
+            groups=groups,
             kraft_version=self.raft.kraft_version,
         )
-        # The logs are there before a client can learn of a partition.
+        self.replicas.watch(GROUP_TOPIC, groups)
+        # The logs are there before a client can learn of a partition, and the coordinators before they are asked.
         self.loader.add_publisher(self.replicas)
+        self.loader.add_publisher(groups)
         self.loader.add_publisher(self.broker)
         self.loader.add_publisher(SnapshotGenerator(world.tasks, self.raft))
         driver = LogDriver(world, self.replicas, config)

@@ -6,9 +6,10 @@ flushing, checkpoints and compaction. See README.md.
 
 from ottla.replica.leadership import Leader, current_leader
 from ottla.replica.log_driver import LogDriver
-from ottla.replica.manager import ReplicaManager
+from ottla.replica.manager import ReplicaManager, Watcher
 from ottla.replica.partition import NO_EPOCH, Partition, PartitionRead
 from ottla.replica.producer_ids import ProducerIds
+from ottla.replica.shard_log import PartitionLog
 from ottla.replica.stats import TopicStats
 from ottla.replica.topic_configs import TopicConfigs
 from ottla.replica.waiters import DataWaiter, OutcomeWaiter, Waiter, Waiters
@@ -17,6 +18,7 @@ __all__ = [
     "ReplicaManager",
     "LogDriver",
     "Partition",
+    "PartitionLog",
     "PartitionRead",
     "NO_EPOCH",
     "Leader",
@@ -26,6 +28,7 @@ __all__ = [
     "TopicStats",
     "Waiters",
     "Waiter",
+    "Watcher",
     "DataWaiter",
     "OutcomeWaiter",
 ]

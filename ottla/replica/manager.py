@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import (
     InconsistentTopicId,
@@ -38,6 +38,19 @@ log = logging.getLogger("ottla.state_change")
 
 BEGUN_AT_ONCE_MAX = 8
 """How many new logs one piece of metadata may begin before requests have their turn."""
+
+
+class Watcher(Protocol):
+    """Whoever acts when this node begins or ceases to lead a topic's partitions: a coordinator."""
+
+    def on_elected(self, index: int, leader_epoch: int) -> None:
+        """This node leads the partition in that epoch, and its log is there. It may be told more than once."""
+        ...
+
+    def on_resigned(self, index: int) -> None:
+        """This node does not lead the partition, or cannot serve it."""
+        ...
+
 
 Assigned = Callable[[Uuid, int, Uuid], None]
 """Told when a replica is in another directory than the metadata says: topic id, partition, directory id."""
@@ -88,6 +101,7 @@ class ReplicaManager:
         self._failed: set[str] = set()
         self._to_begin: dict[tuple[Uuid, int], None] = {}
         """Partitions whose logs are still to be begun."""
+        self._watchers: dict[str, Watcher] = {}
 
     @classmethod
     def create(
@@ -179,6 +193,22 @@ class ReplicaManager:
         for stats in self._stats.values():
             total.add(stats)
         return total
+
+    def watch(self, topic: str, watcher: Watcher) -> None:
+        """Tell `watcher` who leads the partitions of `topic`, from now on."""
+        assert topic not in self._watchers, f"{topic} is watched already"
+        self._watchers[topic] = watcher
+        for partition in self.by_name.get(topic, {}).values():
+            self._tell(partition)
+
+    def _tell(self, partition: Partition) -> None:
+        watcher = self._watchers.get(partition.topic)
+        if watcher is None:
+            return
+        if partition.is_leader and partition.is_serving:
+            watcher.on_elected(partition.index, partition.leader_epoch)
+        else:
+            watcher.on_resigned(partition.index)
 
     # Metadata
 
@@ -313,6 +343,8 @@ class ReplicaManager:
             log.error("[Broker id=%d] Skipped the state change of %s: %s", self.node_id, partition.name, error)
             partition.stop(KafkaStorageError)
             self.check_directories()
+        if self._watchers:
+            self._tell(partition)
 
     def _open(self, partition: Partition, directory_id: Uuid) -> Log:
         """The partition's log, begun now if it is not there, in the directory that the metadata names."""
@@ -360,6 +392,7 @@ class ReplicaManager:
                 del self.by_name[partition.topic]
         is_offline = not partition.is_serving
         partition.stop(UnknownTopicOrPartition)
+        self._tell(partition)
         if is_offline:
             return  # what cannot be reached cannot be deleted; the next start finds it to be stray
         self.checkpoint_count += 1
@@ -385,6 +418,7 @@ class ReplicaManager:
             ]
             for partition in stopped:
                 partition.stop(KafkaStorageError)
+                self._tell(partition)
             log.error(
                 "[Broker id=%d] Log directory %s is offline; %d partitions are out of service",
                 self.node_id, directory.path, len(stopped),

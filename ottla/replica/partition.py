@@ -9,6 +9,7 @@ that sends a client where it should go. Called by the handlers; changed by `mana
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.config import CleanupPolicy
@@ -96,6 +97,7 @@ class Partition:
         "topic",
         "topic_id",
         "waiters",
+        "when_committed",
     )
 
     def __init__(
@@ -124,6 +126,8 @@ class Partition:
         self._is_alone = False
         """Whether this replica is all there is, and its own log end is the high watermark."""
         self.waiters: dict[Waiter, None] = {}
+        self.when_committed: Callable[[int], object] | None = None
+        """Told the high watermark when a follower's fetch or a change of the in-sync replicas has moved it."""
         self._all_waiters = waiters
         self.stats = stats or TopicStats()
 
@@ -154,7 +158,8 @@ class Partition:
             self.leader_epoch_start = log.log_end_offset
             for follower in self.followers.values():
                 follower.log_end_offset = -1
-        self.advance_high_watermark()
+        if self.advance_high_watermark() and self.when_committed is not None:
+            self.when_committed(log.high_watermark)
         self._all_waiters.touch(self)
         return True
 
@@ -283,7 +288,8 @@ class Partition:
         follower = self.followers[replica_id]
         follower.log_end_offset = fetch_offset
         follower.log_start_offset = log_start_offset
-        self.advance_high_watermark()
+        if self.advance_high_watermark() and self.when_committed is not None and self.log is not None:
+            self.when_committed(self.log.high_watermark)
         if self.waiters:
             self._all_waiters.touch(self)
 

@@ -11,8 +11,12 @@ from ottla.server.fetch_session import FetchSessions
 from ottla.server.metrics import Metrics
 from ottla.server.session import Session
 from ottla.server.sockets import SocketServer
+from ottla.server.topic_creation import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 
 __all__ = [
+    "GROUP_TOPIC",
+    "SHARE_TOPIC",
+    "TRANSACTION_TOPIC",
     "Broker",
     "CloseConnection",
     "Connection",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.config import BrokerConfig, DynamicConfig
+from ottla.coordinator.group import GroupCoordinator
 from ottla.metadata import BROKER, SUPPORTED_FEATURES, Delta, Image, VersionRange
 from ottla.replica import ReplicaManager
 from ottla.server.fetch_session import FetchSessions
@@ -48,6 +49,7 @@ class Broker:
     replicas: ReplicaManager
     controller: ControllerLink
     fetch_sessions: FetchSessions
+    groups: GroupCoordinator
     supported_features: Mapping[str, VersionRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
     """The levels of each feature that this node can run with, lowest and highest."""
     kraft_version: int = 0

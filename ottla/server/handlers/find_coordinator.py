@@ -5,11 +5,11 @@ The partition is chosen by Java's hash of the key, so that every broker of a clu
 
 from __future__ import annotations
 
+from ottla.coordinator import coordinator_partition
 from ottla.errors import NONE, CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.metadata import Image
 from ottla.server.context import RequestContext
 from ottla.server.endpoints import NO_NODE
-from ottla.server.java_hash import java_hash
 from ottla.server.topic_creation import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.types import Uuid
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -71,13 +71,6 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
     if leader is None or endpoint is None:
         raise CoordinatorNotAvailable
     return Coordinator(key=key, node_id=leader.id, host=endpoint.host, port=endpoint.port)
-
-
-def coordinator_partition(key: str, partition_count: int) -> int:
-    """The partition of an internal topic that a key belongs to."""
-    # Java's `abs` of the smallest int is taken as 0, as Kafka takes it.
-    value = abs(java_hash(key))
-    return (0 if value == 2**31 else value) % partition_count
 
 
 def _check_share_key(key: str) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.config import BrokerConfig
+from ottla.coordinator.group import GroupCoordinator
 from ottla.errors import KafkaError
 from ottla.metadata import LATEST_METADATA_VERSION, METADATA_VERSION, Image, ImageBuilder
-from ottla.replica import Partition, ReplicaManager
+from ottla.replica import Partition, PartitionLog, ReplicaManager
 from ottla.server import Broker, Connection, RequestContext
 from ottla.server.fetch_session import FetchSessions
 from ottla.sim import VirtualNodeWorld, virtual_node_world
@@ -100,6 +101,14 @@ class TestNode:
         )
         self.controller = Controller()
         self.image = image or Image("cluster")
+        self.groups = GroupCoordinator(
+            world,
+            NODE_ID,
+            lambda: self.config,
+            lambda index: PartitionLog.of(self.replicas, "__consumer_offsets", index),
+            self.image,
+        )
+        self.replicas.watch("__consumer_offsets", self.groups)
         self.broker = Broker(
             config=self.config,
             world=world,
@@ -109,6 +118,7 @@ class TestNode:
             replicas=self.replicas,
             controller=self.controller,
             fetch_sessions=FetchSessions(world, self.config.max_incremental_fetch_session_cache_slots),
+            groups=self.groups,
         )
         self.connection = Connection("broker", LISTENER, Address("127.0.0.1", 4711))
         self.publish(
@@ -138,6 +148,7 @@ class TestNode:
             offset=self.image.offset + len(records), epoch=1, timestamp_ms=self.world.clock.now_ms()
         )
         self.replicas.on_metadata(delta, self.image)
+        self.groups.on_metadata(delta, self.image)
         self.broker.on_metadata(delta, self.image)
 
     def create_topic(

@@ -72,6 +72,7 @@ def make_broker(loop: asyncio.AbstractEventLoop, **parts: Any) -> Broker:
         "image": Image("cluster-of-the-test", offset=7, features={"metadata.version": 30}),
         "replicas": None,
         "fetch_sessions": None,
+        "groups": None,
         "controller": FakeController(),
     }
     return Broker(**{**values, **parts})

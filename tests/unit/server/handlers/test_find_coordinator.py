@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from ottla.coordinator import coordinator_partition, java_hash
 from ottla.errors import CoordinatorNotAvailable, InvalidRequest
 from ottla.server.handlers import find_coordinator
-from ottla.server.java_hash import java_hash
 from ottla.wire import Message
 from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -25,7 +25,7 @@ def request_of(version: int, key: str, key_type: int = 0) -> FindCoordinatorRequ
 def test_a_group_belongs_to_the_partition_that_kafka_gives_it() -> None:
     rows = json.loads((GOLDEN / "coordinator-partition.json").read_text())
     assert len(rows) == 10
-    assert [find_coordinator.coordinator_partition(group, 50) for group, _ in rows] == [place for _, place in rows]
+    assert [coordinator_partition(group, 50) for group, _ in rows] == [place for _, place in rows]
 
 
 def test_the_hash_is_javas_for_text_beyond_the_basic_plane() -> None:
