@@ -36,6 +36,7 @@ from ottla.records.crc import crc32c
 from ottla.records.decode import Scan
 from ottla.records.record import Header, Record, Row
 from ottla.records.rewrite import empty_batch, filter_batch, recompress
+from ottla.records.varint import to_int64
 
 __all__ = [
     "Batch",
@@ -64,6 +65,7 @@ __all__ = [
     "compress",
     "decompress",
     "crc32c",
+    "to_int64",
     "increment_sequence",
     "decrement_sequence",
     "HEADER",

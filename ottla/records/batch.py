@@ -16,7 +16,7 @@ from ottla.errors import CorruptMessage, InvalidRecord
 from ottla.records.codec import CODEC_MASK, Codec
 from ottla.records.compression import DECOMPRESSED_BYTES_MAX, decompress
 from ottla.records.crc import crc32c
-from ottla.records.decode import Scan, decode_rows, scan_rows
+from ottla.records.decode import Scan, check_rows, decode_rows, scan_rows
 from ottla.records.record import Record, Row, named
 from ottla.types import Buffer
 
@@ -235,6 +235,19 @@ class Batch:
             self.base_offset,
             self.base_timestamp,
             self.max_timestamp if self.attributes & TIMESTAMP_TYPE_BIT else None,
+        )
+
+    def check_records(
+        self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX, ignores_sizes: bool = False
+    ) -> tuple[int, int, bool, bool]:
+        """Read over the records and keep nothing. Raises as `rows` does.
+
+        Returns the smallest and the largest timestamp that the producer gave (records without one do not count; where
+        none has one, the smallest is larger than any and the largest -1), whether the offsets are consecutive from the
+        base offset on, and whether there is a record without a key. `ignores_sizes` as in `decode.check_rows`.
+        """
+        return check_rows(
+            self.payload(bytes_max=bytes_max), self.record_count, self.base_timestamp, ignores_sizes=ignores_sizes
         )
 
     def sequence_of(self, offset: int) -> int:

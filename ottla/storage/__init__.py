@@ -29,7 +29,7 @@ from ottla.storage.producer_state import ProducerStateConfig
 from ottla.storage.retention import delete_old_segments
 from ottla.storage.segment import TimedOffset
 from ottla.storage.transaction_index import AbortedTxn
-from ottla.storage.validator import AppendOrigin, InvalidRecords, InvalidTimestamps, RecordError
+from ottla.storage.validator import AppendOrigin, InvalidRecords, InvalidTimestamps, NotOneBatch, RecordError
 
 __all__ = [
     "LogManager",
@@ -63,6 +63,7 @@ __all__ = [
     "ProducerStateConfig",
     "InvalidRecords",
     "InvalidTimestamps",
+    "NotOneBatch",
     "RecordError",
     "OffsetsOutOfOrder",
     "UnexpectedAppendOffset",

@@ -24,6 +24,7 @@ from ottla.errors import (
     CorruptMessage,
     InconsistentTopicId,
     InvalidRecord,
+    KafkaError,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
@@ -46,7 +47,7 @@ from ottla.storage.segments import Segments
 from ottla.storage.split import split_segment
 from ottla.storage.swap import remove_later, retire_segments, swap_in
 from ottla.storage.transaction_index import AbortedTxn
-from ottla.storage.validator import AppendOrigin, accept, check_batch, needs_no_records, only_batch
+from ottla.storage.validator import AppendOrigin, accept, check_batch, is_in_time, only_batch, takes_as_they_come
 from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.world import World
 
@@ -150,7 +151,7 @@ class Log:
         """Where the last reads ended: the next ones begin there, and need not search for the place."""
         self._judged_config: LogConfig | None = None
         self._is_plain = False
-        """Whether `_judged_config` takes batches as they come, and only their headers matter."""
+        """Whether `_judged_config` takes batches as they come, where they break no rule."""
         self.is_closed = False
         self._begun_count = 1  # segments that were begun, the first perhaps by whoever opened the log
         self._named_count = 0  # how many of them have durable names
@@ -387,7 +388,7 @@ class Log:
         config = self.config
         if config is not self._judged_config:
             self._judged_config = config
-            self._is_plain = needs_no_records(config)
+            self._is_plain = takes_as_they_come(config)
         if not self._is_plain or view.readonly or len(view) < HEADER_SIZE:
             return None
         batch = Batch(view, 0)
@@ -403,9 +404,9 @@ class Log:
             or count <= 0
             or batch.last_offset_delta != count - 1
             or size > config.max_message_bytes
-            or max_timestamp - now_ms > config.message_timestamp_after_max_ms
             or leader_epoch != self.epochs.latest_epoch
             or crc32c(view[CRC_START:]) != batch.crc
+            or not self._has_plain_records(batch, now_ms)
         ):
             return None
         segment = self.segments.active
@@ -435,6 +436,20 @@ class Log:
         except OSError as error:
             self.log_dir.fail(f"appending records to {self.partition}", error)
         return AppendInfo(base_offset, end_offset - 1, max_timestamp, NO_TIMESTAMP, self.log_start_offset, size)
+
+    def _has_plain_records(self, batch: Batch, now_ms: int) -> bool:
+        is_compressed = batch.attributes != 0
+        try:
+            found = batch.check_records(ignores_sizes=is_compressed)
+        except KafkaError:
+            return False
+        min_timestamp, max_timestamp, is_consecutive, has_null_key = found
+        return (
+            max_timestamp == batch.max_timestamp
+            and is_in_time(self.config, now_ms, min_timestamp, max_timestamp)
+            and (is_consecutive or not is_compressed)
+            and not (has_null_key and self.config.is_compacted)
+        )
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int) -> AppendInfo:
         """Append batches as they came from the leader, offsets and epochs and all.

@@ -3,10 +3,9 @@
 Promises: every rule that Kafka applies to a produced batch, with its error; a batch that passes comes back as it is
 (the same bytes, to be stamped in place) unless the topic asks for another codec, and then as a new one.
 
-The header tells nearly everything, and only the header is read for the common batch. The records are looked at when a
-rule is about them: keys on a compacted topic, a limit on timestamps in the past, a header whose times are suspect, or
-a change of codec. What that leaves out of Kafka's own checks: records inside a batch with a valid checksum are
-believed to be well-formed and to have the timestamps and the count the header says.
+The records of every batch are read over once (`Batch.check_records`): their structure, their count, their times,
+offsets and keys. That answers whether a rule about records is broken at all; only where one is, or where another codec
+is asked for, are they taken apart.
 Called by `log`.
 """
 
@@ -16,7 +15,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config import LogConfig
-from ottla.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge
+from ottla.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, UnknownServerError
 from ottla.records import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
@@ -28,10 +27,11 @@ from ottla.records import (
     recompress,
     restamp,
     set_max_timestamp,
+    to_int64,
 )
 from ottla.types import TopicPartition
 
-LONG_MAX = 2**63 - 1
+CODEC_MASK = 0x07
 
 
 class AppendOrigin(IntEnum):
@@ -41,6 +41,10 @@ class AppendOrigin(IntEnum):
     COORDINATOR = 1
     CLIENT = 2
     RAFT_LEADER = 3
+
+
+class NotOneBatch(InvalidRecord):
+    """The data is not one record batch of the format there is."""
 
 
 class RecordError(NamedTuple):
@@ -92,12 +96,15 @@ def level_of(config: LogConfig, codec: Codec) -> int | None:
 def only_batch(data: memoryview, partition: TopicPartition) -> Batch | None:
     """The one batch a leader's append may hold; None when there is none. A cut-off rest behind it is dropped."""
     found = None
-    for batch in batches(data):
-        if found is not None:
-            raise InvalidRecord(
-                f"Record data for {partition} has more than one batch; a producer sends one a partition"
-            )
-        found = batch
+    try:
+        for batch in batches(data):
+            if found is not None:
+                raise NotOneBatch(
+                    f"Record data for {partition} has more than one batch; a producer sends one a partition"
+                )
+            found = batch
+    except InvalidRecord as error:
+        raise NotOneBatch(error.message) from None
     return found
 
 
@@ -155,16 +162,25 @@ def accept(
 
     `data` is changed in place where only header fields are new; another codec makes new bytes.
     """
+    if batch.attributes & CODEC_MASK > Codec.ZSTD:
+        raise UnknownServerError(f"Unknown compression type id: {batch.attributes & CODEC_MASK}")
     codec = batch.codec
     target = codec_of(config, codec)
     is_rewritten = target is not codec and not (codec is Codec.NONE and batch.is_control)
     append_time = config.is_append_time
-    max_timestamp = batch.max_timestamp
-    if is_rewritten or _needs_records(batch, config, now_ms):
+    min_timestamp, max_timestamp, is_consecutive, has_null_key = _read_over(batch, is_rewritten=is_rewritten)
+    if batch.attributes & TIMESTAMP_TYPE_BIT:
+        min_timestamp = max_timestamp = batch.max_timestamp
+    breaks_a_rule = (
+        (has_null_key and config.is_compacted)
+        or batch.attributes & TIMESTAMP_TYPE_BIT
+        or not (append_time or is_in_time(config, now_ms, min_timestamp, max_timestamp))
+    )
+    if is_rewritten or breaks_a_rule:
         scan = batch.scan()
-        max_timestamp = _check_records(batch, scan, partition=partition, config=config, now_ms=now_ms)
-        # Records whose offsets are not consecutive are written anew, as some old clients need it.
-        if is_rewritten or (codec is not Codec.NONE and scan.offsets != list(range(batch.record_count))):
+        _check_records(batch, scan, partition=partition, config=config, now_ms=now_ms)
+        if is_rewritten:
+            _check_rewritable(batch, min_timestamp, partition)
             rebuilt = recompress(
                 batch,
                 scan,
@@ -182,6 +198,9 @@ def accept(
                 )
             view = memoryview(rebuilt)
             return view, Batch(view, 0)
+    if codec is not Codec.NONE and not is_consecutive:
+        # Kafka means to write such a batch anew, for the sake of old clients, and fails over the keys it has skipped.
+        raise UnknownServerError(f"The offsets in a compressed batch of {partition} are not consecutive")
     is_restamped = append_time or max_timestamp != batch.max_timestamp or batch.attributes & TIMESTAMP_TYPE_BIT
     if data.readonly:
         data = memoryview(bytearray(data))
@@ -200,42 +219,49 @@ def accept(
     return data, batch
 
 
-def needs_no_records(config: LogConfig) -> bool:
-    """Whether these settings leave a batch as it came and never look at its records, its times being in order."""
+def takes_as_they_come(config: LogConfig) -> bool:
+    """Whether these settings leave a batch that breaks no rule as it is, but for its offset and epoch."""
+    return config.compression_type == "producer" and not config.is_append_time
+
+
+def is_in_time(config: LogConfig, now_ms: int, min_timestamp: int, max_timestamp: int) -> bool:
+    """Whether timestamps between these two are neither too old nor too far ahead."""
     return (
-        config.compression_type == "producer"
-        and not config.is_compacted
-        and not config.is_append_time
-        and config.message_timestamp_before_max_ms == LONG_MAX
+        now_ms - min_timestamp <= config.message_timestamp_before_max_ms
+        and max_timestamp - now_ms <= config.message_timestamp_after_max_ms
     )
 
 
-def _needs_records(batch: Batch, config: LogConfig, now_ms: int) -> bool:
-    if config.is_compacted or batch.attributes & TIMESTAMP_TYPE_BIT:
-        return True
-    if config.is_append_time:
-        return False
-    return (
-        batch.max_timestamp - now_ms > config.message_timestamp_after_max_ms
-        or config.message_timestamp_before_max_ms != LONG_MAX
-    )
+def _read_over(batch: Batch, *, is_rewritten: bool) -> tuple[int, int, bool, bool]:
+    """`Batch.check_records` with the errors that Kafka has for a stream it cannot decompress."""
+    try:
+        return batch.check_records(ignores_sizes=batch.is_compressed and not is_rewritten)
+    except CorruptMessage as error:
+        raise UnknownServerError(error.message) from None
 
 
-def _check_records(batch: Batch, scan: Scan, *, partition: TopicPartition, config: LogConfig, now_ms: int) -> int:
-    """The rules about single records; returns the largest timestamp."""
+def _check_rewritable(batch: Batch, min_timestamp: int, partition: TopicPartition) -> None:
+    """What Kafka stores as it came and cannot write anew: its builder has rules of its own, and fails over them."""
+    if min_timestamp < 0:
+        raise UnknownServerError(f"Invalid negative timestamp {min_timestamp} in a record of {partition}")
+    if batch.producer_id >= 0 and batch.producer_epoch < 0:
+        raise UnknownServerError(f"Invalid negative producer epoch {batch.producer_epoch} in a batch of {partition}")
+
+
+def _check_records(batch: Batch, scan: Scan, *, partition: TopicPartition, config: LogConfig, now_ms: int) -> None:
+    """The rules about single records, with an error for each that is broken."""
     errors: list[RecordError] = []
     has_bad_timestamp = False
-    max_timestamp = NO_TIMESTAMP
     before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     is_append_typed = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     for index, (offset, timestamp, key) in enumerate(zip(scan.offsets, scan.timestamps, scan.keys, strict=True)):
-        max_timestamp = max(max_timestamp, timestamp)
         if config.is_compacted and key is None:
             errors.append(
                 RecordError(index, f"Compacted topic cannot accept message without key in topic partition {partition}.")
             )
         elif not config.is_append_time and timestamp != NO_TIMESTAMP:
-            if now_ms - timestamp > before_ms or timestamp - now_ms > after_ms:
+            age_ms = to_int64(now_ms - timestamp)  # as Java's `long` has it, where a time is far from any clock's
+            if age_ms > before_ms or to_int64(-age_ms) > after_ms:
                 has_bad_timestamp = True
                 errors.append(
                     RecordError(
@@ -262,4 +288,3 @@ def _check_records(batch: Batch, scan: Scan, *, partition: TopicPartition, confi
             f"and only showing the first three errors at most: {shown}",
             errors,
         )
-    return max_timestamp

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.errors import (
     CorruptMessage,
     InvalidProducerIdMapping,
-    InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
     KafkaError,
@@ -32,8 +31,8 @@ from ottla.metadata import INTERNAL_TOPICS
 from ottla.records import HEADER_SIZE, Batch, Codec
 from ottla.replica import OutcomeWaiter, Partition, ReplicaManager, current_leader
 from ottla.server.context import CloseConnection, RequestContext
-from ottla.storage import InvalidRecords, InvalidTimestamps
-from ottla.types import Buffer
+from ottla.storage import InvalidRecords, InvalidTimestamps, NotOneBatch
+from ottla.types import Buffer, Uuid
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -41,6 +40,7 @@ from ottla.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.world import Promise
@@ -79,6 +79,7 @@ _WITHOUT_LOG_START = (
     InvalidTopicException,
     InvalidRequiredAcks,
     UnsupportedCompressionType,
+    NotOneBatch,
 )
 
 
@@ -100,7 +101,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
     response = ProduceResponse()
     has_error = False
     waiting: list[_Unacknowledged] = []
-    for topic in request.topic_data:
+    for topic in _without_repeats(request.topic_data):
         table = replicas.by_id.get(topic.topic_id) if version >= TOPIC_ID_VERSION else replicas.by_name.get(topic.name)
         answers: list[PartitionProduceResponse] = []
         response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
@@ -113,12 +114,12 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
                     raise InvalidTopicException(f"Cannot append to internal topic {partition.topic}")
                 records = item.records
                 if records is None:
-                    raise InvalidRecord(f"Produce requests must have one record batch for {partition.name}")
+                    raise NotOneBatch(f"Produce requests must have one record batch for {partition.name}")
                 guard = None if is_plain else _check(context, request, partition, records)
                 info = partition.append(records, required_acks=acks, verification_guard=guard)
                 first_offset = info.first_offset
                 if first_offset < 0:
-                    raise InvalidRecord(f"Produce requests must have one record batch for {partition.name}")
+                    raise NotOneBatch(f"Produce requests must have one record batch for {partition.name}")
             except KafkaError as error:
                 has_error = True
                 answers.append(_refusal(context, item, partition, error, response))
@@ -142,13 +143,14 @@ def failed(request: ProduceRequest, error: KafkaError, version: int) -> ProduceR
     """The same error for every partition; without acks there is nobody to tell."""
     if request.acks == 0:
         return None
+    message = error.message if error.args else None  # what the code says need not be said again
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
                 [
-                    PartitionProduceResponse(item.index, error.code, -1, -1, -1, [], error.message)
+                    PartitionProduceResponse(item.index, error.code, -1, -1, -1, [], message)
                     for item in topic.partition_data
                 ],
             )
@@ -158,6 +160,20 @@ def failed(request: ProduceRequest, error: KafkaError, version: int) -> ProduceR
 
 
 # Before the append
+
+
+def _without_repeats(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+    """Each topic once and each partition once. Of a partition named twice the last records count, as in Kafka."""
+    count = sum(len(topic.partition_data) for topic in topics)
+    if count == len(topics) == 1:
+        return topics
+    distinct = {(topic.name, topic.topic_id, item.index) for topic in topics for item in topic.partition_data}
+    if len(distinct) == count and len({(topic.name, topic.topic_id) for topic in topics}) == len(topics):
+        return topics
+    named: dict[tuple[str, Uuid], dict[int, PartitionProduceData]] = {}
+    for topic in topics:
+        named.setdefault((topic.name, topic.topic_id), {}).update((item.index, item) for item in topic.partition_data)
+    return [TopicProduceData(name, topic_id, list(items.values())) for (name, topic_id), items in named.items()]
 
 
 def _why_not_here(replicas: ReplicaManager, version: int, name: str, topic_id: bytes, index: int) -> KafkaError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -38,13 +39,15 @@ def decode(request: pytest.FixtureRequest) -> ModuleType:
     return module
 
 
-@pytest.fixture(params=["decode_rows", "scan_rows"])
+@pytest.fixture(params=["decode_rows", "scan_rows", "check_rows"])
 def refuses(request: pytest.FixtureRequest, decode: ModuleType) -> Callable[[bytes, int], str]:
-    """Both depths refuse the same sections. Gives the reason."""
+    """All depths refuse the same sections. Gives the reason."""
 
     def ask(section: bytes, count: int) -> str:
+        checks = request.param == "check_rows"
+        read = partial(decode.check_rows, ignores_sizes=False) if checks else getattr(decode, request.param)
         with pytest.raises(InvalidRecord) as caught:
-            getattr(decode, request.param)(section, count, 0, 0, None)
+            read(section, count, 0, *(() if checks else (0, None)))
         return str(caught.value)
 
     return ask
@@ -129,6 +132,31 @@ def test_timestamps_span_the_whole_range_of_a_long(
     rows = decode.decode_rows(section, len(timestamps), 0, base_timestamp, None)
     assert [row[1] for row in rows] == timestamps
     assert decode.scan_rows(section, len(timestamps), 0, base_timestamp, None).timestamps == timestamps
+    smallest = min((timestamp for timestamp in timestamps if timestamp != -1), default=2**63 - 1)
+    checked = decode.check_rows(section, len(timestamps), base_timestamp, ignores_sizes=False)
+    assert checked == (smallest, max(-1, *timestamps), True, False)
+
+
+@given(rows=row_lists(), has_gaps=st.booleans())
+def test_a_check_says_of_records_what_a_scan_shows(decode: ModuleType, rows: list[Record], has_gaps: bool) -> None:
+    if not has_gaps:
+        rows = [Record(index, *row[1:]) for index, row in enumerate(rows)]
+    batch = only(build_batch(rows))
+    scan = batch.scan()
+    given_times = [timestamp for timestamp in scan.timestamps if timestamp != -1]
+    assert decode.check_rows(scan.data, len(scan), batch.base_timestamp, ignores_sizes=False) == (
+        min(given_times, default=2**63 - 1),
+        max(scan.timestamps),
+        scan.offsets == list(range(batch.base_offset, batch.base_offset + len(scan))),
+        None in scan.keys,
+    )
+
+
+def test_a_check_can_believe_the_fields_of_a_record_rather_than_its_size(decode: ModuleType) -> None:
+    section = encode_varint(90) + record()[1:]
+    assert decode.check_rows(section, 1, 7, ignores_sizes=True) == (7, 7, True, False)
+    with pytest.raises(InvalidRecord, match="Invalid record size"):
+        decode.check_rows(section, 1, 7, ignores_sizes=False)
 
 
 def test_offsets_may_lie_before_the_base_offset(decode: ModuleType) -> None:

@@ -18,6 +18,7 @@ NOW_MS = 1_767_225_600_000
 
 def random_batch(chance: random.Random, sequences: dict[int, int]) -> bytearray:
     """Mostly good batches, some of known producers, some with a field that is wrong in one of many ways."""
+    key = chance.choice([b"k", b"k", None])
     values = [chance.randbytes(chance.randrange(40)) for _ in range(chance.randrange(1, 4))]
     producer_id = chance.choice([-1, -1, 7, 8])
     sequence = -1
@@ -28,6 +29,7 @@ def random_batch(chance: random.Random, sequences: dict[int, int]) -> bytearray:
     batch = bytearray(
         make_batch(
             *values,
+            key=key,
             timestamp=NOW_MS + chance.choice([0, 0, 5, 7_200_000]),
             codec=chance.choice([Codec.NONE, Codec.NONE, Codec.LZ4, Codec.ZSTD]),
             producer_id=producer_id,
@@ -45,6 +47,9 @@ def random_batch(chance: random.Random, sequences: dict[int, int]) -> bytearray:
         case 3 | 4:  # a field that the checksum covers, with a checksum that agrees
             position = chance.randrange(21, 61)
             batch[position] ^= 1 << chance.randrange(8)
+            struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
+        case 5 | 6:  # records that are not what the header says
+            batch[chance.randrange(61, len(batch))] ^= 1 << chance.randrange(8)
             struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
     return batch
 
@@ -71,8 +76,10 @@ def files(test_log: TestLog) -> dict[str, bytes]:
         {"segment_bytes": 1 << 20, "internal_segment_bytes": 700, "index_interval_bytes": 100},
         {"max_message_bytes": 120, "flush_messages": 3},
         {"message_timestamp_after_max_ms": 2**62, "segment_ms": 3},
+        {"message_timestamp_before_max_ms": 3_600_000},
+        {"cleanup_policy": "compact"},
     ],
-    ids=["defaults", "small-segments", "small-messages", "any-time"],
+    ids=["defaults", "small-segments", "small-messages", "any-time", "recent", "compacted"],
 )
 def test_the_short_way_writes_and_answers_what_the_long_way_does(
     seed: int, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch

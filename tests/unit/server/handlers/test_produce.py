@@ -87,12 +87,20 @@ def test_every_version_appends_and_tells_the_offset(version: int) -> None:
 
 def test_one_bad_partition_leaves_the_others_whole() -> None:
     node = TestNode()
-    node.create_topic("t", 2)
+    node.create_topic("t", 3)
     damaged = bytearray(batch())
     damaged[-1] ^= 1
-    answers = produce(node, ("t", 0, batch()), ("t", 1, bytes(damaged)), ("t", 7, batch()), ("t", 0, batch()))
+    answers = produce(node, ("t", 0, batch()), ("t", 1, bytes(damaged)), ("t", 7, batch()), ("t", 2, batch()))
     assert [one.error_code for one in answers] == [0, CorruptMessage.code, UnknownTopicOrPartition.code, 0]
-    assert [one.base_offset for one in answers] == [0, -1, -1, 1]
+    assert [one.base_offset for one in answers] == [0, -1, -1, 0]
+
+
+def test_of_a_partition_named_twice_the_last_records_count() -> None:
+    node = TestNode()
+    node.create_topic("t", 2)
+    answers = produce(node, ("t", 0, batch(b"1")), ("t", 1, batch()), ("t", 0, batch(b"2", b"3")))
+    assert [(one.index, one.error_code, one.base_offset) for one in answers] == [(0, 0, 0), (1, 0, 0)]
+    assert node.partition("t", 0).local_log().log_end_offset == 2
 
 
 def test_unknown_topics_have_the_code_of_how_they_were_named() -> None:
@@ -240,7 +248,7 @@ def test_acks_all_that_do_not_come_in_time_say_so() -> None:
     before = node.world.clock.monotonic_ms()
     response = node.wait(answer)
     assert node.world.clock.monotonic_ms() - before == 1000
-    codes = [topic.partition_responses[0].error_code for topic in response.responses]
+    codes = [one.error_code for topic in response.responses for one in topic.partition_responses]
     assert codes == [RequestTimedOut.code, 0]
 
 
