@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.harness import Bench, opened
 from benchmarks.rivals.bare import receive_check_write, send_file
 from benchmarks.rivals.client import Job, Measured, load
-from benchmarks.rivals.server import Server, kafka_kind, ottla_kind
+from benchmarks.rivals.server import Kind, Server, kafka_kind, ottla_kind
 
 KIB = 1024
 PARTITION_COUNT = 6
@@ -70,12 +70,8 @@ class Duel:
 def run(bench: Bench, only: frozenset[str] = frozenset()) -> Duel:
     """Run every scenario, or those named in `only`."""
     sizes = bench.pick(Sizes(), QUICK)
-    duel = Duel()
-    kinds = [ottla_kind()]
-    try:
-        kinds.append(kafka_kind(_classpath()))
-    except _NoKafka as reason:
-        duel.no_rival = str(reason)
+    kinds, no_rival = rivals()
+    duel = Duel(no_rival)
     with ExitStack() as stack:
         servers = [stack.enter_context(Server(kind, Path(bench.temp_dir()))) for kind in kinds]
         for server in servers:
@@ -100,6 +96,14 @@ def run(bench: Bench, only: frozenset[str] = frozenset()) -> Duel:
     duel.bare_receive_s_per_gb = min(receive_check_write(directory, sizes.bare_bytes) for _ in range(sizes.rounds))
     duel.bare_send_s_per_gb = min(send_file(directory, sizes.bare_bytes) for _ in range(sizes.rounds))
     return duel
+
+
+def rivals() -> tuple[list[Kind], str]:
+    """Ottla, and Kafka where there is one; otherwise why there is none."""
+    try:
+        return [ottla_kind(), kafka_kind(_classpath())], ""
+    except _NoKafka as reason:
+        return [ottla_kind()], str(reason)
 
 
 def _start(server: Server, duel: Duel, sizes: Sizes) -> None:

@@ -161,6 +161,7 @@ def _properties(data: Path, port: int, controller_port: int) -> str:
         "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1",
         "group.initial.rebalance.delay.ms=0",
+        "group.consumer.assignment.interval.ms=0",
         "",
     ])  # fmt: skip
 
