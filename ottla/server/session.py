@@ -278,6 +278,11 @@ class Session:
         )
         try:
             answer: Answer = route.handle(context, request)
+            if answer is not None and not isinstance(answer, Message):
+                promise: Any = answer
+                if hasattr(promise, "result") and promise.done():
+                    # A coordinator with one replica has answered already: no need to wait for the loop's next turn.
+                    answer = promise.result()
         except CloseConnection:
             raise
         except Exception as error:

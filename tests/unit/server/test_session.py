@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import NotController, UnknownServerError
+from ottla.errors import NotController, UnknownMemberId, UnknownServerError
 from ottla.server import CloseConnection, RequestContext
 from ottla.server.session import FLUSH_MIN, OVERLAP_MAX, REQUESTS_MAX
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -74,6 +74,28 @@ def test_the_next_request_begins_when_the_one_before_is_answered() -> None:
             assert len(promises) == number + 1, "the next one has not begun"
             promises[number].set_result(HeartbeatResponse(error_code=number))
             assert (await client.receive(HeartbeatRequest(), 4, number)).error_code == number
+
+    serve(test)
+
+
+def test_a_promise_that_is_kept_already_is_answered_as_a_response_is() -> None:
+    async def test(server: Server) -> None:
+        loop = asyncio.get_running_loop()
+
+        def answer(context: RequestContext, request: HeartbeatRequest) -> Any:
+            promise = loop.create_future()
+            if request.group_id == "refused":
+                promise.set_exception(UnknownMemberId())
+            else:
+                promise.set_result(HeartbeatResponse(error_code=7))
+            return promise
+
+        route(server.broker, "Heartbeat", 4, answer)
+        client = await server.client()
+        for number, group in enumerate(["answered", "refused", "answered"]):
+            await client.send(HeartbeatRequest(group), 4, number)
+        codes = [(await client.receive(HeartbeatRequest(), 4, number)).error_code for number in range(3)]
+        assert codes == [7, UnknownMemberId.code, 7]
 
     serve(test)
 
