@@ -262,7 +262,7 @@ class _Loader:
             )
             # Whole or not at all: the next start believes what it finds below the recovery point.
             segment.set_indexes_aside()
-            self._recover_segment(segment)
+            self._recover_segment(segment, is_flushed=True)
             segment.put_indexes_in_place()
 
     def _problem_with(self, segment: Segment, stem: str, sizes: dict[str, int]) -> str | None:
@@ -280,8 +280,11 @@ class _Loader:
 
     # Recovery
 
-    def _recover_segment(self, segment: Segment) -> int:
-        """Read a segment from its start: cut it behind its last valid batch, rebuild its indexes and a snapshot."""
+    def _recover_segment(self, segment: Segment, *, is_flushed: bool = False) -> int:
+        """Read a segment from its start: cut it behind its last valid batch, rebuild its indexes and a snapshot.
+
+        Where segments are not flushed, all that follow are read too, in order.
+        """
         producers = self._producer_state()
         rebuild_producer_state(
             producers,
@@ -294,10 +297,16 @@ class _Loader:
         self._keep_batches(producers)
 
         def on_batch(batch: Batch) -> None:
-            # The records are the truth. The file may know of epochs whose records a crash has taken, and may have
-            # forgotten those below a log start that it has taken back.
             epoch, offset = batch.leader_epoch, max(batch.base_offset, self.checkpointed_start)
-            if 0 <= epoch != self.epochs.epoch_for_offset(offset) and offset <= batch.last_offset:
+            if is_flushed:
+                # Every epoch was written down before this was flushed. To assign one anew would drop the later ones,
+                # whose segments nobody is going to read.
+                is_missing = epoch > (-1 if self.epochs.latest_epoch is None else self.epochs.latest_epoch)
+            else:
+                # The records are the truth. The file may know of epochs whose records a crash has taken, and may have
+                # forgotten those below a log start that it has taken back.
+                is_missing = 0 <= epoch != self.epochs.epoch_for_offset(offset)
+            if is_missing and offset <= batch.last_offset:
                 self.epochs.assign(epoch, offset)
             replay_batch(producers, batch, segment)
 

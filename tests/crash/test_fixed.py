@@ -618,3 +618,23 @@ def test_a_log_made_before_a_kill_and_written_to_after_it_was_gone_with_the_powe
     node.log.flush()
     node.cut_power()
     assert node.offsets() == [0, 1, 2]
+
+
+def test_a_lost_index_cost_the_log_the_epochs_of_later_segments() -> None:
+    """Deleting records had taken the first epoch off the file, and a crash had brought the records back. The segment
+    that was read to make its index anew began that epoch again, and all later ones went with it."""
+    node = Node()
+    node.create()
+    for epoch in range(3):
+        node.append(5, leader_epoch=epoch)
+        node.log.roll()
+    node.log.flush()
+    node.manager.checkpoint()
+    node.log.delete_records(2)
+    node.append(leader_epoch=3)
+    node.disk.process_crash()
+    node.disk.remove("/srv/data/t-0/00000000000000000000.index")
+    node.start()
+    assert (node.log.log_start_offset, node.log.log_end_offset) == (0, 16)
+    assert node.log.epochs.epoch_for_offset(7) == 1
+    assert node.log.epochs.end_offset_for(1, 16) == (1, 10)
