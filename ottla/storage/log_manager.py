@@ -249,6 +249,13 @@ class LogManager:
         name = names.future_dir(partition, self._unique()) if is_future else names.partition_dir(partition)
         failures = []
         for candidate in self._candidates(directory):
+            doing = f"creating the log of {partition}"
+            try:
+                self._world.disk.make_dirs(f"{candidate.path}/{name}")
+            except OSError as error:
+                self._offline(candidate, doing, error)
+                failures.append(str(error))
+                continue
             try:
                 created = load_log(
                     self._world,
@@ -262,9 +269,10 @@ class LogManager:
                     producer_config=self._producer_config,
                 )
             except OSError as error:
-                self._offline(candidate, f"creating the log of {partition}", error)
-                failures.append(str(error))
-                continue
+                # No other directory is tried: the next start would find the log in both, and could not tell which to
+                # believe.
+                self._offline(candidate, doing, error)
+                raise KafkaStorageError(f"Error while {doing} in dir {candidate.path}: {error}") from error
             logs[partition] = created
             log.info("[LogManager] Created log for partition %s in %s", partition, created.directory)
             return created

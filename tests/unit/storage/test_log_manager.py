@@ -123,6 +123,28 @@ def test_a_directory_that_fails_goes_offline_alone(world: VirtualWorld) -> None:
     assert values(again.logs[B], isolation=Isolation.LOG_END) == [b"b", b"more"]
 
 
+def test_a_log_is_begun_elsewhere_when_a_directory_takes_no_more(world: VirtualWorld) -> None:
+    manager = new_manager(world, "/one", "/two")
+    world.disk.fail_at(1, errno.EIO, kinds=["make_dirs"])
+    assert manager.create(A).log_dir.path == "/two"
+    assert [one.path for one in manager.live_directories] == ["/two"]
+
+
+def test_a_log_that_was_half_made_when_its_directory_failed_is_found_once_at_the_next_start(
+    world: VirtualWorld,
+) -> None:
+    manager = new_manager(world, "/one", "/two")
+    world.disk.fail_at(2, errno.EIO, kinds=["create"])
+    with pytest.raises(KafkaStorageError, match="creating the log of a-0 in dir /one"):
+        manager.create(A)
+    append(manager, B, b"b")
+    assert [one.path for one in manager.live_directories] == ["/two"]
+    world.disk.process_crash()
+    again = new_manager(world, "/one", "/two")
+    assert again.create(A).log_dir.path == "/one"
+    assert values(again.logs[B], isolation=Isolation.LOG_END) == [b"b"]
+
+
 def test_a_directory_that_cannot_be_read_at_start_leaves_the_others_usable(world: VirtualWorld) -> None:
     manager = new_manager(world, "/one", "/two")
     append(manager, A, b"a")
