@@ -373,10 +373,16 @@ def _check_indexes(log: Log) -> None:
 # Producers and transactions
 
 
+def _kept(model: PartitionModel, found: Found) -> list[StoredBatch]:
+    """The batches that nobody has asked to delete. Where a crash has taken the log start back there are others too,
+    and what the log had concluded without them stays."""
+    return [stored for stored in found.batches if stored.last_offset >= model.start_seen]
+
+
 def _check_producers(model: PartitionModel, log: Log, found: Found, written: list[StoredBatch]) -> None:
     """Producers are known as a replay of all that was written says; what was deleted may have been forgotten."""
     truth = replay_producers(written)
-    surviving = replay_producers(found.batches)
+    surviving = replay_producers(_kept(model, found))
     known = log.producers.producers
     forgotten = sorted(set(surviving) - set(known))
     assert not forgotten, f"{log}: producers {forgotten} have records here and are not known"
@@ -390,14 +396,17 @@ def _check_producers(model: PartitionModel, log: Log, found: Found, written: lis
         if model.is_compacted:  # batches in between may have been removed
             sent = [batch for batch in sent if batch in batches or batch is sent[-1]]
         assert batches == sent[len(sent) - len(batches) :], f"{log}: {entry} instead of {expected}"
-        if sent and sent[-1][2] >= found.start:
+        if sent and sent[-1][2] >= max(found.start, model.start_seen):
             assert batches, f"{log}: {entry} has forgotten its last batch, {sent[-1]}"
         survivor = surviving.get(producer_id)
         first, latest = expected.txn_first_offset, survivor.txn_first_offset if survivor else None
         if first is None or latest is not None:
             assert (entry.txn_first_offset is None) == (first is None), f"{log}: {entry} instead of {expected}"
         if entry.txn_first_offset is not None and first is not None:
-            assert first <= entry.txn_first_offset <= (latest or found.start), f"{log}: {entry} instead of {expected}"
+            latest = latest or max(found.start, model.start_seen)
+            assert first <= entry.txn_first_offset <= (latest or max(found.start, model.start_seen)), (
+                f"{log}: {entry} instead of {expected}"
+            )
 
 
 def _check_committed_view(
@@ -405,11 +414,12 @@ def _check_committed_view(
 ) -> None:
     """With everything replicated: the last stable offset, and what a reader of committed records sees.
 
-    Compaction, as Kafka's, does not look for aborts below the log start. When a crash takes the start back, aborted
-    records from below it may be seen; they were deleted on request, and that was not written down yet.
+    Compaction, and a replay after a truncation, do not look below the log start, as Kafka's do not. When a crash takes
+    the start back, records of aborted and open transactions from below it may be seen; they were deleted on request,
+    and that was not written down yet.
     """
     opened = [one.first_offset for one in find_transactions(written) if one.marker_offset is None]
-    surviving = [one.first_offset for one in find_transactions(found.batches) if one.marker_offset is None]
+    surviving = [one.first_offset for one in find_transactions(_kept(model, found)) if one.marker_offset is None]
     lowest = max(found.start, min(opened, default=found.end))
     highest = max(found.start, min(surviving, default=found.end))
     stable = log.last_stable_offset
@@ -422,16 +432,14 @@ def _check_committed_view(
         for row in stored.rows
         if found.start <= row[0] < stable
     ]
-    visible = _read_committed(log, random)
-    if model.is_compacted:
-        expected = [offset for offset in expected if offset >= model.start_seen]
-        visible = [offset for offset in visible if offset >= model.start_seen]
+    expected = [offset for offset in expected if offset >= model.start_seen]
+    visible = [offset for offset in _read_committed(log, random) if offset >= model.start_seen]
     assert visible == expected, f"{log}: a reader of committed records sees {visible} instead of {expected}"
     if not model.is_compacted:
-        _check_aborted(log, found, written)
+        _check_aborted(model, log, found, written)
 
 
-def _check_aborted(log: Log, found: Found, written: list[StoredBatch]) -> None:
+def _check_aborted(model: PartitionModel, log: Log, found: Found, written: list[StoredBatch]) -> None:
     listed = {
         (one.producer_id, one.last_offset): one.first_offset for one in log.aborted_transactions(found.start, found.end)
     }
@@ -442,7 +450,7 @@ def _check_aborted(log: Log, found: Found, written: list[StoredBatch]) -> None:
     }
     surviving = {
         (one.producer_id, one.marker_offset): one.first_offset
-        for one in find_transactions(found.batches)
+        for one in find_transactions(_kept(model, found))
         if one.is_aborted and one.marker_offset is not None
     }
     for key, first_offset in surviving.items():

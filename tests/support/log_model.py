@@ -192,8 +192,8 @@ class PartitionModel:
     """A start that was checkpointed: the log must not begin earlier again."""
     start_max: int = 0
     """The furthest that the start may have got."""
-    start_seen: int = 0
-    """The furthest that it has ever been, before crashes and truncations took it back."""
+    start_furthest: int = 0
+    """The furthest that it was since these records were written, before a crash took it back."""
     high_watermark: int = 0
     high_watermark_floor: int = 0
     is_restarting: bool = False
@@ -205,6 +205,11 @@ class PartitionModel:
     def is_certain(self) -> bool:
         """Whether the log has to be there after a crash: its name is durable with the first record, not before."""
         return self.existence is Existence.LIVE and self.end > 0
+
+    @property
+    def start_seen(self) -> int:
+        """Records below it may have been given up already: the log begins there, or did, or was to."""
+        return max(self.start_furthest, self.start_max)
 
     @property
     def is_compacted(self) -> bool:
@@ -270,6 +275,7 @@ class PartitionModel:
         self.flushed_end = min(self.flushed_end, self.history_end)
         self.end = min(self.end, offset)
         self.start = self.start_max = min(self.start, offset)
+        self.start_furthest = min(self.start_furthest, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.high_watermark_floor = min(self.high_watermark_floor, offset)
 
@@ -283,15 +289,15 @@ class PartitionModel:
         self.flushed_end = 0
         self.history = []
         self.removed.clear()
-        self.end = self.start = self.start_max = self.high_watermark = offset
+        self.end = self.start = self.start_max = self.start_furthest = self.high_watermark = offset
         self.clean_bound = min(self.clean_bound, offset)
 
     def moving_start(self, offset_max: int) -> None:
         self.start_max = max(self.start, offset_max)
-        self.start_seen = max(self.start_seen, self.start_max)
 
     def moved_start(self, offset: int) -> None:
         self.start = self.start_max = offset
+        self.start_furthest = max(self.start_furthest, offset)
 
     def checkpointed(self) -> None:
         """A checkpoint has returned: where the log began and how far it was replicated is on the device."""
@@ -333,6 +339,7 @@ class PartitionModel:
         self.is_restarting = False
         self.truncating_to = None
         self.end = end
+        self.start_furthest = min(self.start_seen, end)
         self.start = self.start_max = start
         self.high_watermark_floor = min(self.high_watermark_floor, end)
         self.flushed_end = self.history_end if is_durable else min(self.flushed_end, self.history_end)
