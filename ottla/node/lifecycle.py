@@ -103,10 +103,17 @@ class BrokerLifecycle:
         self._heartbeats = self._world.tasks.spawn(self._keep_beating(), "broker-heartbeats")
 
     async def _keep_beating(self) -> None:
+        interval_ms = self._config.broker_heartbeat_interval_ms
+        delay_ms = interval_ms
         while True:
-            await self._world.tasks.sleep_ms(self._config.broker_heartbeat_interval_ms)
+            await self._world.tasks.sleep_ms(delay_ms)
+            delay_ms = interval_ms
             try:
                 await self._beat()
+            except (StaleBrokerEpoch, BrokerIdNotRegistered) as error:
+                # Registered anew by now, and fenced until the next heartbeat: nobody is served before that.
+                log.warning("[BrokerLifecycle id=%d] The registration was gone: %s", self._config.node_id, error)
+                delay_ms = min(RETRY_MS, interval_ms)
             except KafkaError as error:
                 log.warning("[BrokerLifecycle id=%d] A heartbeat failed: %s", self._config.node_id, error)
 

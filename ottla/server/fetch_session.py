@@ -100,6 +100,14 @@ class FetchSession:
         return True
 
 
+class Overtaken(InvalidFetchSessionEpoch):
+    """A later request of the same session was read while this one waited."""
+
+    def __init__(self, session_id: int) -> None:
+        super().__init__()
+        self.session_id = session_id
+
+
 class FetchContext:
     """One fetch: its partitions, and how its response is made."""
 
@@ -126,12 +134,12 @@ class FetchContext:
     def close(self, told: Sequence[tuple[Wanted, PartitionData]]) -> tuple[int, Sequence[tuple[Wanted, PartitionData]]]:
         """The session id of the response, and what of `told` belongs into it.
 
-        `InvalidFetchSessionEpoch` when another request of the same session has overtaken this one.
+        `Overtaken` when another request of the same session has come since.
         """
         session = self.session
         if session is not None:
             if session.epoch != self._epoch:
-                raise InvalidFetchSessionEpoch
+                raise Overtaken(session.id)
             return session.id, [(wanted, data) for wanted, data in told if session.note(wanted, data)]
         if self._is_new:
             return self._sessions.begin(told, self._version, is_follower=self.is_follower), told

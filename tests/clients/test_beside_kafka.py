@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import InvalidRecord, UnknownServerError
+from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch, InvalidRecord, UnknownServerError
 from ottla.records import Codec, build_batch, compress
+from ottla.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+)
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.clients.mangled import PRODUCE_VERSION, answer, cases
 from tests.support.clients import new_topic
@@ -22,6 +29,7 @@ from tests.unit.records.samples import ROWS, mutations, sealed
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
+FETCH_VERSION = 12
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},
     "compacted": {"cleanup.policy": "compact"},
@@ -128,3 +136,74 @@ def test_of_a_partition_named_twice_the_last_records_count(pair: Pair) -> None:
         ours = produce_twice(pair.ottla, topic, first, second)
         assert ours == produce_twice(pair.kafka, topic, first, second)
         assert ours == [outcome]
+
+
+def session_request(topic: str | None, session_id: int, epoch: int, *, max_wait_ms: int = 0) -> FetchRequest:
+    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1000, topics=[])
+    request.session_id, request.session_epoch = session_id, epoch
+    if topic is not None:
+        request.topics = [FetchTopic(topic, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)])]
+    return request
+
+
+def overtaken(client: RawClient, topic: str) -> list[tuple[int, bool]]:
+    """A fetch that waits, and a later one of the same session on another connection: error and session of each."""
+    session_id = client.send(session_request(topic, 0, 0), FETCH_VERSION, FetchResponse).session_id
+    with RawClient(client.port) as other:
+        key = client.post(session_request(None, session_id, 1, max_wait_ms=700), FETCH_VERSION)
+        time.sleep(0.2)
+        later = other.send(session_request(None, session_id, 2), FETCH_VERSION, FetchResponse)
+        earlier = client.receive(key, FETCH_VERSION, FetchResponse)
+        wrong = other.send(session_request(None, session_id, 9), FETCH_VERSION, FetchResponse)
+        gone = other.send(session_request(None, session_id ^ 1, 9), FETCH_VERSION, FetchResponse)
+    return [(one.error_code, one.session_id == session_id) for one in (later, earlier, wrong, gone)]
+
+
+def test_an_overtaken_fetch_is_told_so_and_its_session_goes_on(pair: Pair) -> None:
+    topic = pair.create_topic("overtaken")
+    ours = overtaken(pair.ottla, topic)
+    assert ours == overtaken(pair.kafka, topic)
+    assert ours == [
+        (0, True),
+        (InvalidFetchSessionEpoch.code, True),
+        (InvalidFetchSessionEpoch.code, False),
+        (FetchSessionIdNotFound.code, False),
+    ]
+
+
+def quorum(client: RawClient, version: int, *asked: tuple[str, tuple[int, ...]]) -> DescribeQuorumResponse:
+    """The answer without what is different in every cluster: offsets, ports, times and the words of errors."""
+    topics = [
+        DescribeQuorumRequestTopicData(name, [DescribeQuorumRequestPartitionData(index) for index in indexes])
+        for name, indexes in asked
+    ]
+    response = client.send(DescribeQuorumRequest(topics), version, DescribeQuorumResponse)
+    for partition in [one for topic in response.topics for one in topic.partitions]:
+        partition.error_message = ""
+        for voter in partition.current_voters:
+            assert voter.log_end_offset >= partition.high_watermark > 0
+            voter.log_end_offset = partition.high_watermark = 0
+            is_told = version >= 1
+            assert (voter.last_fetch_timestamp > 0, voter.last_caught_up_timestamp > 0) == (is_told, is_told)
+            voter.last_fetch_timestamp = voter.last_caught_up_timestamp = -1
+    for node in response.nodes:
+        for listener in node.listeners:
+            listener.port = 0
+    return response
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_quorum_is_described_as_kafka_does(pair: Pair, version: int) -> None:
+    metadata = "__cluster_metadata"
+    for asked in (
+        [(metadata, (0,))],
+        [(metadata, (1,))],
+        [(metadata, (0, 1))],
+        [("other", (0,))],
+        [(metadata, (0,)), ("other", (0,))],
+        [],
+    ):
+        ours = quorum(pair.ottla, version, *asked)
+        assert ours == quorum(pair.kafka, version, *asked)
+    (topic,) = quorum(pair.ottla, version, (metadata, (0,))).topics
+    assert [voter.replica_id for voter in topic.partitions[0].current_voters] == [1]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from ottla.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
-    InvalidFetchSessionEpoch,
     KafkaError,
     KafkaStorageError,
     NotLeaderOrFollower,
@@ -26,7 +25,7 @@ from ottla.errors import (
 )
 from ottla.replica import DataWaiter, Partition, ReplicaManager, current_leader
 from ottla.server.context import RequestContext
-from ottla.server.fetch_session import SESSION_ERRORS, FetchContext, Wanted
+from ottla.server.fetch_session import SESSION_ERRORS, FetchContext, Overtaken, Wanted
 from ottla.storage import Isolation, OffsetMetadata
 from ottla.types import ZERO_UUID
 from ottla.wire.messages.fetch import (
@@ -236,10 +235,7 @@ class _Fetch:
         def answer() -> None:
             self._context.connection.forget(waiter.give_up)
             self.read()
-            try:
-                promise.set_result(self.answer())
-            except InvalidFetchSessionEpoch as error:
-                promise.set_exception(error)
+            promise.set_result(self.answer())
 
         waiter = DataWaiter(
             partitions,
@@ -258,7 +254,11 @@ class _Fetch:
 
     def answer(self) -> FetchResponse:
         """The response to what was read last."""
-        session_id, told = self._fetch_context.close(self._told + self._unknown if self._unknown else self._told)
+        try:
+            session_id, told = self._fetch_context.close(self._told + self._unknown if self._unknown else self._told)
+        except Overtaken as error:
+            # The session goes on, so its id is told: any other error of a session has none.
+            return FetchResponse(error_code=error.code, session_id=error.session_id)
         response = FetchResponse(session_id=session_id)
         is_follower = self._replica_id >= 0
         stats_of = self._replicas.stats_of

@@ -165,6 +165,13 @@ def test_values_may_be_what_they_mean_and_are_kept_as_text() -> None:
     assert BrokerConfig(config.originals).log_dir_list == ["/a", "/b"]
 
 
+@pytest.mark.parametrize("value", ["", "abc", "1.5"])
+def test_a_node_id_that_is_no_number_is_reported_under_its_other_name(value: str) -> None:
+    """Surprising, and Kafka's: `node.id` stands in for `broker.id`, and that one is read first."""
+    with pytest.raises(InvalidConfig, match=f"Invalid value {value} for configuration broker.id: Not a number of type"):
+        BrokerConfig({**MINIMAL, "node.id": value})
+
+
 def test_a_secret_shows_in_no_text_but_its_own() -> None:
     config = BrokerConfig({**MINIMAL, "ssl.keystore.password": " hush "})
     assert config.ssl_keystore_password is not None
