@@ -104,6 +104,7 @@ class Runtime(Generic[S]):
         *,
         write_timeout_ms: Callable[[], int] = lambda: 5000,
         codec: Codec = Codec.NONE,
+        base_sequence: int = 0,
     ) -> None:
         self.name = name
         self.world = world
@@ -111,6 +112,7 @@ class Runtime(Generic[S]):
         self.image = image
         self._write_timeout_ms = write_timeout_ms
         self.codec = codec
+        self._base_sequence = base_sequence
         self._make = make
         self._log_of = log_of
         self._slots: dict[int, _Slot[S]] = {}
@@ -291,12 +293,12 @@ class Runtime(Generic[S]):
         return last_offset
 
     def _batch(self, producer: Producer, records: Iterable[Any], now_ms: int) -> bytes:
-        # Kafka's coordinators write sequence 0, with a producer or without.
+        # Kafka's group and share coordinators write sequence 0, with a producer or without; the transactions' none.
         builder = RecordBatchBuilder(
             codec=self.codec,
             producer_id=producer.id,
             producer_epoch=producer.epoch,
-            base_sequence=0,
+            base_sequence=self._base_sequence,
             is_transactional=producer is not NO_PRODUCER,
         )
         framing = self.framing

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.config import BrokerConfig, ListenerSpec, start_warnings
 from ottla.coordinator.group import GroupCoordinator
+from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.errors import TopicAlreadyExists, error_class
 from ottla.metadata import (
     SUPPORTED_FEATURES,
@@ -29,7 +30,16 @@ from ottla.node.directories import CannotStart, check_directories, epoch_of_clea
 from ottla.node.lifecycle import BrokerLifecycle
 from ottla.raft import RaftNode, VoterSet, read_bootstrap
 from ottla.replica import LogDriver, PartitionLog, ReplicaManager
-from ottla.server import GROUP_TOPIC, Broker, FetchSessions, MetricsServer, SocketServer
+from ottla.server import (
+    GROUP_TOPIC,
+    TRANSACTION_TOPIC,
+    Broker,
+    FetchSessions,
+    LocalMarkers,
+    MetricsServer,
+    SocketServer,
+    take_producer_id,
+)
 from ottla.types import Uuid
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.controller_registration import Feature as ControllerFeature
@@ -121,6 +131,15 @@ class Node:
             lambda index: PartitionLog.of(self.replicas, GROUP_TOPIC, index),
             self.loader.image,
         )
+        transactions = TransactionCoordinator(
+            world,
+            config.node_id,
+            lambda: self.broker.config,
+            lambda index: PartitionLog.of(self.replicas, TRANSACTION_TOPIC, index),
+            self.loader.image,
+            markers=LocalMarkers(lambda: self.broker),
+            take_producer_id=lambda: take_producer_id(self.broker),
+        )
         self.broker = Broker(
             config=config,
             world=world,
@@ -131,17 +150,22 @@ class Node:
             controller=link,
             fetch_sessions=FetchSessions(world, config.max_incremental_fetch_session_cache_slots),
             groups=groups,
+            transactions=transactions,
             kraft_version=self.raft.kraft_version,
         )
         self.replicas.watch(GROUP_TOPIC, groups)
+        self.replicas.watch(TRANSACTION_TOPIC, transactions)
         # The logs are there before a client can learn of a partition, and the coordinators before they are asked.
         self.loader.add_publisher(self.replicas)
         self.loader.add_publisher(groups)
+        self.loader.add_publisher(transactions)
         self.loader.add_publisher(self.broker)
         self.loader.add_publisher(SnapshotGenerator(world.tasks, self.raft))
         driver = LogDriver(world, self.replicas, config)
         driver.start()
         self._closing.append(lambda: driver.stop(broker_epoch=self.broker_epoch))
+        transactions.start()
+        self._closing.append(transactions.close)
         self.sockets = SocketServer(self.broker)
         self._closing.append(self._close_sockets)
         endpoints, controller_endpoints = self._listen()

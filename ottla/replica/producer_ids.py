@@ -1,7 +1,7 @@
 """Producer ids for this broker to give out, from the blocks that the controller hands it.
 
 Promises: an id is given once. Blocks are the controller's to keep apart between brokers, and what is left of one when
-a broker stops is never used. Called by InitProducerId, which fetches blocks.
+a broker stops is never used. Called by `ottla.server.producer_ids`, which fetches blocks.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ class ProducerIds:
         taken = self._next
         self._next += 1
         return taken
+
+    @property
+    def has_any(self) -> bool:
+        """Whether `take` has one to give."""
+        return self._next < self._end or self._following is not None
 
     @property
     def wants_block(self) -> bool:

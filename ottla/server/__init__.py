@@ -9,9 +9,11 @@ from ottla.server.dispatch import Dispatcher, Route
 from ottla.server.exposition import MetricsServer
 from ottla.server.fetch_session import FetchSessions
 from ottla.server.metrics import Metrics
+from ottla.server.producer_ids import take_producer_id
 from ottla.server.session import Session
 from ottla.server.sockets import SocketServer
 from ottla.server.topic_creation import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from ottla.server.transaction_markers import LocalMarkers
 
 __all__ = [
     "GROUP_TOPIC",
@@ -23,10 +25,12 @@ __all__ = [
     "ControllerLink",
     "Dispatcher",
     "FetchSessions",
+    "LocalMarkers",
     "Metrics",
     "MetricsServer",
     "RequestContext",
     "Route",
     "Session",
     "SocketServer",
+    "take_producer_id",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.config import BrokerConfig, DynamicConfig
 from ottla.coordinator.group import GroupCoordinator
+from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.metadata import BROKER, SUPPORTED_FEATURES, Delta, Image, VersionRange
 from ottla.replica import ReplicaManager
 from ottla.server.fetch_session import FetchSessions
@@ -55,6 +56,7 @@ class Broker:
     kraft_version: int = 0
     """The finalized `kraft.version`, which the metadata log's own control records tell."""
     metrics: Metrics = field(default_factory=Metrics)
+    transactions: TransactionCoordinator
     dispatchers: dict[str, Dispatcher] = field(default_factory=dict)
     """By role (`broker`, `controller`): what each kind of listener serves, for ApiVersions to tell."""
 

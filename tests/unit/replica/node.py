@@ -8,10 +8,11 @@ from typing import Any
 
 from ottla.config import BrokerConfig
 from ottla.coordinator.group import GroupCoordinator
+from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.errors import KafkaError
 from ottla.metadata import LATEST_METADATA_VERSION, METADATA_VERSION, Image, ImageBuilder
 from ottla.replica import Partition, PartitionLog, ReplicaManager
-from ottla.server import Broker, Connection, RequestContext
+from ottla.server import Broker, Connection, LocalMarkers, RequestContext, take_producer_id
 from ottla.server.fetch_session import FetchSessions
 from ottla.sim import VirtualNodeWorld, virtual_node_world
 from ottla.types import Uuid
@@ -109,6 +110,16 @@ class TestNode:
             self.image,
         )
         self.replicas.watch("__consumer_offsets", self.groups)
+        self.transactions = TransactionCoordinator(
+            world,
+            NODE_ID,
+            lambda: self.config,
+            lambda index: PartitionLog.of(self.replicas, "__transaction_state", index),
+            self.image,
+            markers=LocalMarkers(lambda: self.broker),
+            take_producer_id=lambda: take_producer_id(self.broker),
+        )
+        self.replicas.watch("__transaction_state", self.transactions)
         self.broker = Broker(
             config=self.config,
             world=world,
@@ -119,6 +130,7 @@ class TestNode:
             controller=self.controller,
             fetch_sessions=FetchSessions(world, self.config.max_incremental_fetch_session_cache_slots),
             groups=self.groups,
+            transactions=self.transactions,
         )
         self.connection = Connection("broker", LISTENER, Address("127.0.0.1", 4711))
         self.publish(
@@ -149,6 +161,7 @@ class TestNode:
         )
         self.replicas.on_metadata(delta, self.image)
         self.groups.on_metadata(delta, self.image)
+        self.transactions.on_metadata(delta, self.image)
         self.broker.on_metadata(delta, self.image)
 
     def create_topic(

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from ottla.errors import KafkaError
-from ottla.metadata import BrokerImage, Endpoint, Image, PartitionImage, TopicImage, TopicsImage
+from ottla.metadata import BrokerImage, Endpoint, Gauge, Image, PartitionImage, TopicImage, TopicsImage
 from ottla.server import Broker, Connection, RequestContext, SocketServer
 from ottla.types import Uuid
 from ottla.wire import Message, decode, encode
@@ -36,6 +36,9 @@ class FakeController:
 
     def send(self, request: Message, *, version: int) -> Awaitable[Message]:
         return self._send(request, version)
+
+    def gauges(self) -> list[Gauge]:
+        return []
 
     async def _send(self, request: Message, version: int) -> Message:
         self.asked.append((request, version))
@@ -73,6 +76,7 @@ def make_broker(loop: asyncio.AbstractEventLoop, **parts: Any) -> Broker:
         "replicas": None,
         "fetch_sessions": None,
         "groups": None,
+        "transactions": None,
         "controller": FakeController(),
     }
     return Broker(**{**values, **parts})

@@ -1,0 +1,178 @@
+"""`Completions`: prepared transactions on their way to the end.
+
+A transaction that is prepared has to end as it says, whatever happens. Its markers go to every partition that still
+exists, again and again where a leader cannot be reached, and then the record is written that says it is complete. The
+node that stops coordinating forgets what it was doing; the next one finds the prepared state in the log and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.record import EndMarker
+from ottla.coordinator.runtime import Runtime
+from ottla.coordinator.transaction.markers import MarkerSender
+from ottla.coordinator.transaction.state import TransactionState
+from ottla.coordinator.transaction.transaction import Transaction
+from ottla.errors import (
+    NONE,
+    CoordinatorLoadInProgress,
+    InvalidProducerEpoch,
+    KafkaError,
+    KafkaStorageError,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    TransactionCoordinatorFenced,
+    UnknownTopicOrPartition,
+    UnsupportedForMessageFormat,
+    UnsupportedVersion,
+    error_class,
+)
+from ottla.types import TopicPartition
+from ottla.world import NodeWorld, Promise
+
+if TYPE_CHECKING:
+    from ottla.coordinator.transaction.shard import TransactionShard
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 100
+"""After how long what has failed is tried again."""
+_RETRIABLE = frozenset(
+    error.code
+    for error in (
+        UnknownTopicOrPartition,
+        NotLeaderOrFollower,
+        NotEnoughReplicas,
+        NotEnoughReplicasAfterAppend,
+        RequestTimedOut,
+        KafkaStorageError,
+    )
+)
+_DONE = frozenset([NONE, UnsupportedForMessageFormat.code, UnsupportedVersion.code])
+_FENCED = frozenset([InvalidProducerEpoch.code, TransactionCoordinatorFenced.code])
+
+
+class _Ending:
+    """One prepared transaction, and the partitions that have no marker yet."""
+
+    __slots__ = ("remaining", "shard", "transaction", "transactional_id")
+
+    def __init__(self, shard: TransactionShard, transactional_id: str, transaction: Transaction) -> None:
+        self.shard = shard
+        self.transactional_id = transactional_id
+        self.transaction = transaction
+        self.remaining = dict.fromkeys(transaction.partitions)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this node still coordinates, and the transaction is what it was."""
+        return self.shard.is_loaded and self.shard.transactions.get(self.transactional_id) is self.transaction
+
+
+class Completions:
+    """See the module."""
+
+    def __init__(self, name: str, world: NodeWorld, runtime: Runtime[TransactionShard], markers: MarkerSender) -> None:
+        self._name = name
+        self._world = world
+        self._runtime = runtime
+        self._markers = markers
+
+    def begin(self, shard: TransactionShard, transactional_id: str) -> None:
+        """Bring a prepared transaction to its end, beginning when whoever asked for it has been answered."""
+        ending = _Ending(shard, transactional_id, shard.transactions[transactional_id])
+        self._world.tasks.soon(lambda: self._send(ending))
+
+    def _send(self, ending: _Ending) -> None:
+        if not ending.is_current:
+            return
+        self._skip_deleted(ending)
+        if not ending.remaining:
+            self._complete(ending)
+            return
+        transaction = ending.transaction
+        marker = EndMarker(
+            transaction.producer_id,
+            transaction.producer_epoch,
+            ending.shard.context.leader_epoch,
+            transaction.state is TransactionState.PREPARE_COMMIT,
+        )
+        sent = self._markers.send(marker, list(ending.remaining), transaction_version=transaction.client_version)
+        if sent.done():
+            self._on_sent(ending, sent.result())
+        else:
+            sent.add_done_callback(lambda done: self._on_sent(ending, done.result()))
+
+    def _skip_deleted(self, ending: _Ending) -> None:
+        topics = self._runtime.image.topics.by_name
+        deleted = [
+            one
+            for one in ending.remaining
+            if one.topic not in topics or one.partition not in topics[one.topic].partitions
+        ]
+        if deleted:
+            log.info(
+                "[%s] Couldn't find leader endpoint for partitions %s while trying to send transaction markers for %s, "
+                "these partitions are likely deleted already and hence can be skipped",
+                self._name, ", ".join(map(str, deleted)), ending.transactional_id,
+            )  # fmt: skip
+            for one in deleted:
+                del ending.remaining[one]
+
+    def _on_sent(self, ending: _Ending, codes: Mapping[TopicPartition, int]) -> None:
+        if not ending.is_current:
+            log.info("[%s] No longer the coordinator for %s; cancel sending transaction markers to the brokers",
+                     self._name, ending.transactional_id)  # fmt: skip
+            return
+        for partition, code in codes.items():
+            if code in _DONE:
+                del ending.remaining[partition]
+                continue
+            name = error_class(code).name
+            if code in _FENCED:
+                # Somebody newer has ended it: another coordinator, whose word counts.
+                log.info("[%s] Sending %s's transaction marker for partition %s has permanently failed with error %s "
+                         "with the current coordinator epoch %d; cancel sending any more transaction markers",
+                         self._name, ending.transactional_id, partition, name,
+                         ending.shard.context.leader_epoch)  # fmt: skip
+                return
+            log.log(logging.INFO if code in _RETRIABLE else logging.ERROR,
+                    "[%s] Sending %s's transaction marker for partition %s has failed with error %s, retrying with "
+                    "current coordinator epoch %d", self._name, ending.transactional_id, partition, name,
+                    ending.shard.context.leader_epoch)  # fmt: skip
+        if ending.remaining:
+            self._world.tasks.later(RETRY_MS, lambda: self._send(ending))
+        else:
+            self._complete(ending)
+
+    def _complete(self, ending: _Ending) -> None:
+        written = self._runtime.write(
+            ending.shard.context.index,
+            "CompleteTxn",
+            lambda shard: shard.complete(ending.transactional_id, ending.transaction),
+        )
+        if written.done():
+            self._on_completed(ending, written)
+        else:
+            written.add_done_callback(lambda done: self._on_completed(ending, done))
+
+    def _on_completed(self, ending: _Ending, written: Promise[None]) -> None:
+        try:
+            written.result()
+        except (NotCoordinator, CoordinatorLoadInProgress):
+            log.info("[%s] No longer the coordinator for transactionalId: %s while trying to append to transaction "
+                     "log, skip writing to transaction log", self._name, ending.transactional_id)  # fmt: skip
+        except KafkaError as error:
+            log.info("[%s] Not available to append the completion of %s: %s; retry appending", self._name,
+                     ending.transactional_id, error)  # fmt: skip
+            self._world.tasks.later(RETRY_MS, lambda: self._retry(ending))
+
+    def _retry(self, ending: _Ending) -> None:
+        if ending.is_current:
+            self._complete(ending)
