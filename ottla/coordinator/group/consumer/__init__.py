@@ -1,0 +1,1 @@
+"""The consumer protocol (KIP-848): groups that the coordinator assigns, and whose members reconcile by heartbeats."""
