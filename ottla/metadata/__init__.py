@@ -39,9 +39,14 @@ from ottla.metadata.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, 
 
 if TYPE_CHECKING:
     from ottla.metadata.control.activation import bootstrap_records
+    from ottla.metadata.control.gauges import Gauge
     from ottla.metadata.controller import Controller
 
-_LAZY = {"Controller": "ottla.metadata.controller", "bootstrap_records": "ottla.metadata.control.activation"}
+_LAZY = {
+    "Controller": "ottla.metadata.controller",
+    "Gauge": "ottla.metadata.control.gauges",
+    "bootstrap_records": "ottla.metadata.control.activation",
+}
 
 __all__ = [
     # the image
@@ -74,6 +79,7 @@ __all__ = [
     "SnapshotGenerator",
     # who decides
     "Controller",
+    "Gauge",
     "bootstrap_records",
     # features
     "MetadataVersion",
@@ -81,13 +87,13 @@ __all__ = [
     "KRAFT_VERSION",
     "LATEST_METADATA_VERSION",
     "SUPPORTED_FEATURES",
+    "TRANSACTION_VERSION",
     "VersionRange",
     "default_levels",
     # names and ids
     "CLUSTER_METADATA_TOPIC",
     "INTERNAL_TOPICS",
     "check_topic_name",
-    "TRANSACTION_VERSION",
     "random_uuid",
     "MIGRATING",
     "UNASSIGNED",

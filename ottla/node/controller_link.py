@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.metadata import Controller
+from ottla.metadata import Controller, Gauge
 from ottla.raft import RaftNode
 from ottla.wire import Message
 
@@ -22,3 +22,6 @@ class LocalController:
 
     def send(self, request: Message, *, version: int) -> Awaitable[Message]:
         return self._controller.handle(request, version=version)
+
+    def gauges(self) -> list[Gauge]:
+        return self._controller.gauges()

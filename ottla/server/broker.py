@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +19,7 @@ from ottla.wire import Message
 from ottla.world import NodeWorld
 
 if TYPE_CHECKING:
+    from ottla.metadata import Gauge
     from ottla.server.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,10 @@ class ControllerLink(Protocol):
         """The controller's answer, in the version asked for; `KafkaError` when there is none in time."""
         ...
 
+    def gauges(self) -> Sequence[Gauge]:
+        """What the controller of this node shows of itself; nothing where this node has none."""
+        ...
+
 
 @dataclass(slots=True)
 class Broker:
@@ -51,12 +56,12 @@ class Broker:
     controller: ControllerLink
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     supported_features: Mapping[str, VersionRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
     """The levels of each feature that this node can run with, lowest and highest."""
     kraft_version: int = 0
     """The finalized `kraft.version`, which the metadata log's own control records tell."""
     metrics: Metrics = field(default_factory=Metrics)
-    transactions: TransactionCoordinator
     dispatchers: dict[str, Dispatcher] = field(default_factory=dict)
     """By role (`broker`, `controller`): what each kind of listener serves, for ApiVersions to tell."""
 

@@ -12,10 +12,13 @@ from ottla.metadata import METADATA_VERSION
 from ottla.replica import Partition, TopicStats
 from ottla.server.broker import Broker
 from ottla.server.metrics import Tags
+from ottla.storage import CleanerStats, LogDir
 
 _TOPIC = "kafka.server:type=BrokerTopicMetrics,name="
 _REPLICAS = "kafka.server:type=ReplicaManager,name="
 _CONTROLLER = "kafka.controller:type=KafkaController,name="
+_CLEANER, _CLEANER_MANAGER = "kafka.log:type=LogCleaner,name=", "kafka.log:type=LogCleanerManager,name="
+_DIRECTORIES = "kafka.log:type=LogManager,name="
 _SESSIONS = "kafka.server:type=FetchSessionCache,name="
 RUNNING = 3
 """The state of a broker that serves."""
@@ -35,6 +38,14 @@ _OF_ALL = {
     "ReplicationBytesOutPerSec": "replication_bytes_out",
 }
 
+REFUSED_RECORDS = (
+    "InvalidMagicNumberRecordsPerSec",
+    "InvalidMessageCrcRecordsPerSec",
+    "InvalidOffsetOrSequenceRecordsPerSec",
+    "NoKeyCompactedTopicRecordsPerSec",
+)
+"""Counted by `produce`, by the reason of the refusal."""
+
 Samples = Iterator[tuple[Tags, float]]
 
 
@@ -42,6 +53,8 @@ def publish_gauges(broker: Broker) -> None:
     """Add what this node can tell about itself to its registry."""
     _publish_topics(broker)
     _publish_partitions(broker)
+    _publish_directories(broker)
+    _publish_cleaner(broker)
     _publish_cluster(broker)
     metrics, sessions = broker.metrics, broker.fetch_sessions
     metrics.gauge(f"{_SESSIONS}NumIncrementalFetchSessions", lambda: len(sessions))
@@ -49,6 +62,10 @@ def publish_gauges(broker: Broker) -> None:
     evictions = f"{_SESSIONS}IncrementalFetchSessionEvictionsPerSec"
     metrics.family(evictions, lambda: [({}, sessions.eviction_count)], kind="counter")
     metrics.gauge("kafka.server:type=KafkaServer,name=BrokerState", lambda: RUNNING)
+    expired = "kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount"
+    metrics.gauge(expired, lambda: metrics.expired_connection_count)
+    for name in REFUSED_RECORDS:
+        metrics.counter(f"{_TOPIC}{name}")
 
 
 def _publish_topics(broker: Broker) -> None:
@@ -96,15 +113,20 @@ def _publish_partitions(broker: Broker) -> None:
     metrics.family(f"{cluster}InSyncReplicasCount", of_logs(lambda one: len(one.isr) if one.is_leader else 0))
     metrics.family(f"{cluster}UnderReplicated", of_logs(lambda one: int(_is_under_replicated(one))))
     metrics.family(f"{cluster}UnderMinIsr", of_logs(lambda one: int(_is_under_min_isr(one))))
+    metrics.family(f"{cluster}AtMinIsr", of_logs(lambda one: int(_is_at_min_isr(one))))
+    metrics.family(f"{cluster}LastStableOffsetLag", of_logs(_stable_lag))
     metrics.gauge(f"{_REPLICAS}PartitionCount", count(lambda one: True))
     metrics.gauge(f"{_REPLICAS}LeaderCount", count(lambda one: one.is_leader))
     metrics.gauge(f"{_REPLICAS}OfflineReplicaCount", count(lambda one: not one.is_serving))
     metrics.gauge(f"{_REPLICAS}UnderReplicatedPartitions", count(_is_under_replicated))
     metrics.gauge(f"{_REPLICAS}UnderMinIsrPartitionCount", count(_is_under_min_isr))
+    metrics.gauge(f"{_REPLICAS}AtMinIsrPartitionCount", count(_is_at_min_isr))
+    metrics.gauge(f"{_REPLICAS}ProducerIdCount", lambda: sum(map(_producer_count, replicas.partitions())))
     metrics.gauge(
-        "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
-        lambda: sum(directory.is_offline for directory in replicas.logs.directories),
+        f"{_REPLICAS}PartitionsWithLateTransactionsCount",
+        count(lambda one: one.log is not None and one.log.producers.has_late_transaction(broker.world.clock.now_ms())),
     )
+    metrics.gauge(f"{_REPLICAS}ReassigningPartitions", lambda: _reassigning_count(broker))
 
 
 def _is_under_replicated(partition: Partition) -> bool:
@@ -115,27 +137,93 @@ def _is_under_min_isr(partition: Partition) -> bool:
     return partition.is_leader and partition.log is not None and partition.is_under_min_isr
 
 
+def _is_at_min_isr(partition: Partition) -> bool:
+    return partition.is_leader and partition.log is not None and len(partition.isr) == partition.min_isr
+
+
+def _stable_lag(partition: Partition) -> float | None:
+    return None if partition.log is None else partition.log.high_watermark - partition.log.last_stable_offset
+
+
+def _producer_count(partition: Partition) -> int:
+    return 0 if partition.log is None else len(partition.log.producers.producers)
+
+
+def _reassigning_count(broker: Broker) -> int:
+    """The partitions that this node leads and that are on their way to other replicas."""
+    return sum(
+        partition.leader == broker.node_id and bool(partition.adding or partition.removing)
+        for topic in broker.image.topics.by_id.values()
+        for partition in topic.partitions.values()
+    )
+
+
+def _publish_directories(broker: Broker) -> None:
+    replicas, metrics = broker.replicas, broker.metrics
+
+    def of_directories(read: Callable[[LogDir], bool]) -> Callable[[], Samples]:
+        def samples() -> Samples:
+            for directory in replicas.logs.directories:
+                yield {"logDirectory": directory.path}, int(read(directory))
+
+        return samples
+
+    def is_cordoned(directory: LogDir) -> bool:
+        return directory.path in replicas.cordoned
+
+    directories = replicas.logs.directories
+    metrics.gauge(f"{_DIRECTORIES}OfflineLogDirectoryCount", lambda: sum(one.is_offline for one in directories))
+    metrics.gauge(f"{_DIRECTORIES}CordonedLogDirectoryCount", lambda: sum(map(is_cordoned, directories)))
+    metrics.family(f"{_DIRECTORIES}LogDirectoryOffline", of_directories(lambda one: one.is_offline))
+    metrics.family(f"{_DIRECTORIES}LogDirectoryCordoned", of_directories(is_cordoned))
+
+
+def _publish_cleaner(broker: Broker) -> None:
+    logs, metrics = broker.replicas.logs, broker.metrics
+    cleaner = logs.cleaner
+    if cleaner is None:
+        return
+
+    def of_last_run(read: Callable[[CleanerStats], float]) -> Callable[[], int]:
+        return lambda: 0 if cleaner.last_stats is None else int(read(cleaner.last_stats))
+
+    def of_directories(read: Callable[[LogDir], int]) -> Callable[[], Samples]:
+        return lambda: (({"logDirectory": one.path}, read(one)) for one in logs.directories)
+
+    metrics.gauge(
+        f"{_CLEANER}cleaner-recopy-percent",
+        of_last_run(lambda stats: 100 * stats.bytes_written / max(1, stats.bytes_read)),
+    )
+    metrics.gauge(
+        f"{_CLEANER}max-buffer-utilization-percent", of_last_run(lambda stats: 100 * stats.buffer_utilization)
+    )
+    metrics.gauge(f"{_CLEANER}max-clean-time-secs", of_last_run(lambda stats: stats.elapsed_seconds))
+    metrics.gauge(f"{_CLEANER}max-compaction-delay-secs", lambda: cleaner.compaction_delay_ms // 1000)
+    metrics.gauge(f"{_CLEANER_MANAGER}max-dirty-percent", lambda: int(100 * cleaner.dirtiest_ratio))
+    metrics.gauge(f"{_CLEANER_MANAGER}time-since-last-run-ms", lambda: cleaner.idle_ms)
+    metrics.family(f"{_CLEANER_MANAGER}uncleanable-bytes", of_directories(cleaner.uncleanable_bytes))
+    metrics.family(
+        f"{_CLEANER_MANAGER}uncleanable-partitions-count", of_directories(lambda one: len(cleaner.uncleanable(one)))
+    )
+
+
 def _publish_cluster(broker: Broker) -> None:
     metrics = broker.metrics
 
-    def partition_count(*, only_offline: bool = False) -> int:
-        return sum(
-            1
-            for topic in broker.image.topics.by_id.values()
-            for partition in topic.partitions.values()
-            if not only_offline or partition.leader < 0
+    def of_controller() -> Iterator[tuple[str, Tags, float]]:
+        for gauge in broker.controller.gauges():
+            yield f"{_CONTROLLER}{gauge.name}", gauge.tags, gauge.value
+
+    metrics.collector(of_controller)
+    metrics.gauge(f"{_CONTROLLER}LastAppliedRecordTimestamp", lambda: broker.image.timestamp_ms)
+    node = "kafka.server:type=node-metrics,name="
+    for name, place in (("minimum-supported-level", 0), ("maximum-supported-level", 1)):
+        metrics.family(
+            f"{node}{name}",
+            lambda place=place: [  # type: ignore[misc]
+                ({"feature_name": feature}, levels[place]) for feature, levels in broker.supported_features.items()
+            ],
         )
-
-    def broker_count(*, is_fenced: bool) -> int:
-        return sum(one.is_fenced is is_fenced for one in broker.image.brokers.values())
-
-    metrics.gauge(f"{_CONTROLLER}ActiveControllerCount", lambda: int(broker.controller.leader_id == broker.node_id))
-    metrics.gauge(f"{_CONTROLLER}GlobalTopicCount", lambda: len(broker.image.topics.by_id))
-    metrics.gauge(f"{_CONTROLLER}GlobalPartitionCount", partition_count)
-    metrics.gauge(f"{_CONTROLLER}OfflinePartitionsCount", lambda: partition_count(only_offline=True))
-    metrics.gauge(f"{_CONTROLLER}ActiveBrokerCount", lambda: broker_count(is_fenced=False))
-    metrics.gauge(f"{_CONTROLLER}FencedBrokerCount", lambda: broker_count(is_fenced=True))
-    metrics.gauge(f"{_CONTROLLER}LastAppliedRecordOffset", lambda: broker.image.offset)
     loader = "kafka.server:type=MetadataLoader,name="
     metrics.gauge(f"{loader}CurrentMetadataVersion", lambda: broker.image.features.get(METADATA_VERSION, 0))
     metrics.gauge(f"{loader}CurrentControllerId", lambda: broker.controller.leader_id)

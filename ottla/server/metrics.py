@@ -133,6 +133,7 @@ class Metrics:
         self._histograms: dict[tuple[str, tuple[tuple[str, str], ...]], Histogram] = {}
         self._gauges: list[tuple[str, dict[str, str], Callable[[], float]]] = []
         self._families: list[tuple[str, str, Callable[[], Iterable[tuple[Tags, float]]]]] = []
+        self._collectors: list[Callable[[], Iterable[tuple[str, Tags, float]]]] = []
 
     def api(self, name: str, version: int) -> ApiMetrics:
         """The metrics of one version of an API."""
@@ -149,6 +150,11 @@ class Metrics:
     def listener(self, name: str) -> ListenerMetrics:
         return self._listeners.setdefault(name, ListenerMetrics())
 
+    @property
+    def expired_connection_count(self) -> int:
+        """Connections of all listeners that were closed because they were idle."""
+        return sum(listener.expired for listener in self._listeners.values())
+
     def counter(self, name: str, **tags: str) -> Counter:
         """The counter of a name ending in `PerSec` or of any other event; the same one for the same name and tags."""
         return self._counters.setdefault((name, tuple(tags.items())), Counter())
@@ -164,8 +170,19 @@ class Metrics:
         """Values of one name whose tags come and go, such as one for each partition."""
         self._families.append((name, kind, read))
 
+    def collector(self, read: Callable[[], Iterable[tuple[str, Tags, float]]]) -> None:
+        """Gauges that somebody else keeps together: names, tags and values."""
+        self._collectors.append(read)
+
     def exposition(self) -> str:
         """All metrics in Prometheus' text form, version 0.0.4."""
+        return self._read().text()
+
+    def names(self) -> list[str]:
+        """Kafka's names of all metrics that a page would show now."""
+        return self._read().names
+
+    def _read(self) -> _Page:
         page = _Page()
         for api in self._apis.values():
             api.settle()
@@ -188,7 +205,10 @@ class Metrics:
         for name, kind, family in self._families:
             for labels, value in family():
                 page.add(name, kind, labels, value)
-        return page.text()
+        for collect in self._collectors:
+            for name, labels, value in collect():
+                page.add(name, "gauge", labels, value)
+        return page
 
     def _listener_page(self, page: _Page, tags: Tags, seen: ListenerMetrics) -> None:
         group = "kafka.server:type=socket-server-metrics"
@@ -206,8 +226,14 @@ class _Page:
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, str], dict[str, float]] = {}
+        self._names: dict[str, None] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._names)
 
     def add(self, name: str, kind: str, tags: Tags, value: float) -> None:
+        self._names[name] = None
         shown = prometheus_name(name, kind)
         lines = self._lines.setdefault((shown, kind), {})
         line = f"{shown}{_labels(tags)}"
@@ -215,6 +241,7 @@ class _Page:
         lines[line] = lines.get(line, 0) + value
 
     def summary(self, name: str, tags: Tags, histogram: Histogram) -> None:
+        self._names[name] = None
         shown = prometheus_name(name, "summary")
         lines = self._lines.setdefault((shown, "summary"), {})
         for fraction in QUANTILES:

@@ -8,6 +8,7 @@ from ottla.storage.checkpoint import OffsetCheckpoint
 from ottla.storage.chores import Chores, SyncPlan
 from ottla.storage.clean_shutdown import CleanShutdownFile
 from ottla.storage.cleaner_manager import CleanerManager, CleanerStep
+from ottla.storage.cleaner_stats import CleanerStats
 from ottla.storage.damage import DamagedFile
 from ottla.storage.loader import load_log
 from ottla.storage.log import (
@@ -29,7 +30,14 @@ from ottla.storage.producer_state import ProducerStateConfig
 from ottla.storage.retention import delete_old_segments
 from ottla.storage.segment import TimedOffset
 from ottla.storage.transaction_index import AbortedTxn
-from ottla.storage.validator import AppendOrigin, InvalidRecords, InvalidTimestamps, NotOneBatch, RecordError
+from ottla.storage.validator import (
+    AppendOrigin,
+    InvalidOffsetOrSequence,
+    InvalidRecords,
+    InvalidTimestamps,
+    NotOneBatch,
+    RecordError,
+)
 
 __all__ = [
     "LogManager",
@@ -50,6 +58,7 @@ __all__ = [
     "SyncPlan",
     "CleanerManager",
     "CleanerStep",
+    "CleanerStats",
     "OffsetCheckpoint",
     "HIGH_WATERMARK_CHECKPOINT",
     "LOG_START_CHECKPOINT",
@@ -61,6 +70,7 @@ __all__ = [
     "CleanShutdownFile",
     "delete_old_segments",
     "ProducerStateConfig",
+    "InvalidOffsetOrSequence",
     "InvalidRecords",
     "InvalidTimestamps",
     "NotOneBatch",

@@ -47,6 +47,10 @@ class NotOneBatch(InvalidRecord):
     """The data is not one record batch of the format there is."""
 
 
+class InvalidOffsetOrSequence(InvalidRecord):
+    """The offsets or sequences of the batch are not a producer's."""
+
+
 class RecordError(NamedTuple):
     """Which record of a batch was refused, and why."""
 
@@ -126,23 +130,25 @@ def check_batch(batch: Batch, *, partition: TopicPartition, config: LogConfig, o
     if not is_client:
         return
     if batch.last_offset_delta < 0:
-        raise InvalidRecord(
+        raise InvalidOffsetOrSequence(
             f"Batch has an invalid offset range: [{batch.base_offset}, {batch.last_offset}] "
             f"in topic partition {partition}"
         )
     if batch.record_count <= 0:
-        raise InvalidRecord(
+        raise InvalidOffsetOrSequence(
             f"Invalid reported count for record batch: {batch.record_count} in topic partition {partition}"
         )
     if batch.last_offset_delta + 1 != batch.record_count:
-        raise InvalidRecord(
+        raise InvalidOffsetOrSequence(
             f"Inconsistent batch offset range [{batch.base_offset}, {batch.last_offset}] and count of records "
             f"{batch.record_count} in topic partition {partition}"
         )
     if batch.is_control:
-        raise InvalidRecord(f"Clients are not allowed to write control records in topic partition {partition}")
+        raise InvalidOffsetOrSequence(
+            f"Clients are not allowed to write control records in topic partition {partition}"
+        )
     if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise InvalidRecord(
+        raise InvalidOffsetOrSequence(
             f"Invalid sequence number {batch.base_sequence} in record batch with producer id {batch.producer_id} "
             f"in topic partition {partition}"
         )

@@ -31,7 +31,7 @@ from ottla.metadata import INTERNAL_TOPICS
 from ottla.records import HEADER_SIZE, Batch, Codec
 from ottla.replica import OutcomeWaiter, Partition, ReplicaManager, current_leader
 from ottla.server.context import CloseConnection, RequestContext
-from ottla.storage import InvalidRecords, InvalidTimestamps, NotOneBatch
+from ottla.storage import InvalidOffsetOrSequence, InvalidRecords, InvalidTimestamps, NotOneBatch
 from ottla.types import Buffer, Uuid
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -164,12 +164,13 @@ def failed(request: ProduceRequest, error: KafkaError, version: int) -> ProduceR
 
 def _without_repeats(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     """Each topic once and each partition once. Of a partition named twice the last records count, as in Kafka."""
-    count = sum(len(topic.partition_data) for topic in topics)
-    if count == len(topics) == 1:
-        return topics
-    distinct = {(topic.name, topic.topic_id, item.index) for topic in topics for item in topic.partition_data}
-    if len(distinct) == count and len({(topic.name, topic.topic_id) for topic in topics}) == len(topics):
-        return topics
+    if len(topics) == 1 or len({(topic.name, topic.topic_id) for topic in topics}) == len(topics):
+        for topic in topics:
+            items = topic.partition_data
+            if len(items) > 1 and len({item.index for item in items}) < len(items):
+                break
+        else:
+            return topics
     named: dict[tuple[str, Uuid], dict[int, PartitionProduceData]] = {}
     for topic in topics:
         named.setdefault((topic.name, topic.topic_id), {}).update((item.index, item) for item in topic.partition_data)
@@ -267,6 +268,13 @@ def _refusal(
         answer.record_errors = [BatchIndexAndErrorMessage(one.batch_index, one.message) for one in error.record_errors]
         answer.error_message = error.message
         stats.invalid_records += len(error.record_errors)
+        if isinstance(error, InvalidRecords):
+            # Whatever else is wrong with records is told as a wrong timestamp.
+            _count(context, "NoKeyCompactedTopic", len(error.record_errors))
+    elif isinstance(error, InvalidOffsetOrSequence):
+        _count(context, "InvalidOffsetOrSequence")
+    elif isinstance(error, CorruptMessage):
+        _count(context, "InvalidMessageCrc")
     elif isinstance(error, _Unverified):
         answer.error_message = error.message
     elif isinstance(error, MessageTooLarge | RecordListTooLarge):
@@ -274,6 +282,10 @@ def _refusal(
     elif isinstance(error, KafkaStorageError):
         context.broker.replicas.check_directories()
     return answer
+
+
+def _count(context: RequestContext, reason: str, count: int = 1) -> None:
+    context.broker.metrics.counter(f"kafka.server:type=BrokerTopicMetrics,name={reason}RecordsPerSec").mark(count)
 
 
 def _tell_leader(
