@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.config import BrokerConfig
+from ottla.coordinator.group.metrics import GroupMetrics
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.partition import coordinator_partition
 from ottla.coordinator.record import EndMarker, Producer
 from ottla.coordinator.runtime import Runtime
 from ottla.coordinator.shard import ShardLog
-from ottla.errors import CoordinatorNotAvailable
+from ottla.errors import KafkaError
 from ottla.machine import Result
 from ottla.metadata import Delta, Image
+from ottla.types import Uuid
 from ottla.wire.coordinator import GROUP
 from ottla.world import NodeWorld, Promise
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -33,22 +38,23 @@ class GroupCoordinator:
     ) -> None:
         self.world = world
         self._config = config
+        self.metrics = GroupMetrics()
+        name = f"GroupCoordinator id={node_id}"
         self.runtime: Runtime[GroupShard] = Runtime(
-            f"GroupCoordinator id={node_id}",
+            name,
             world,
             GROUP,
-            lambda context: GroupShard(context, config),
+            lambda context: GroupShard(context, config, name, self.metrics),
             log_of,
             image,
             write_timeout_ms=lambda: config().offsets_commit_timeout_ms,
         )
 
     def index_of(self, group_id: str) -> int:
-        """The partition that a group belongs to; `CoordinatorNotAvailable` while the topic does not exist."""
+        """The partition that a group belongs to, or will belong to while the topic does not exist."""
         topic = self.runtime.image.topics.by_name.get(GROUP.topic)
-        if topic is None or not topic.partitions:
-            raise CoordinatorNotAvailable
-        return coordinator_partition(group_id, len(topic.partitions))
+        count = len(topic.partitions) if topic is not None else 0
+        return coordinator_partition(group_id, count or self._config().offsets_topic_num_partitions)
 
     def write(
         self,
@@ -86,6 +92,26 @@ class GroupCoordinator:
 
     def on_metadata(self, delta: Delta, image: Image) -> None:
         self.runtime.on_metadata(delta, image)
+        if delta.deleted_topics and not delta.is_snapshot:
+            deleted = {topic.name: topic_id for topic_id, topic in delta.deleted_topics.items()}
+            for index in self.runtime.active_indexes:
+                self._delete_offsets_of(index, deleted)
+
+    def _delete_offsets_of(self, index: int, deleted: dict[str, Uuid]) -> None:
+        """Forget a shard's offsets of topics that are gone, a bounded number at a time."""
+
+        def written(done: Promise[bool]) -> None:
+            try:
+                if done.result():
+                    self._delete_offsets_of(index, deleted)
+            except KafkaError as error:
+                # They expire like any other offset that nobody commits.
+                log.warning("[%s] The offsets of the deleted topics %s in partition %d were not removed: %s",
+                            self.runtime.name, ", ".join(deleted), index, error)  # fmt: skip
+
+        self.runtime.write(
+            index, "delete-offsets-of-topics", lambda shard: shard.delete_offsets_of(deleted)
+        ).add_done_callback(written)
 
     def close(self) -> None:
         self.runtime.close()

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ottla.coordinator.record import CoordinatorRecord
+from ottla.types import Uuid
+
+CommitCheck = Callable[[str, Uuid, int], None]
+"""Whether an offset of that topic (by name and id) and partition may be committed: returns, or raises what is told."""
+
+
+class Caller(NamedTuple):
+    """Who asks, as groups remember their members, and in which version of the API."""
+
+    client_id: str
+    client_host: str
+    """As Java writes an address: `/127.0.0.1`."""
+    version: int
 
 
 class GroupType(Enum):
@@ -21,7 +35,11 @@ class GroupType(Enum):
 class Group(ABC):
     """A group of any protocol. The checks raise what the client is told, and return when all is well."""
 
+    __slots__ = ("group_id",)
+
     type: ClassVar[GroupType]
+    should_expire: ClassVar[bool] = True
+    """Whether it goes away by itself once it is empty and has no offsets."""
     protocol_type: str = ""
     """What ListGroups tells: `consumer`, `connect`, `share`, ..."""
 
@@ -47,8 +65,11 @@ class Group(ABC):
         *,
         is_transactional: bool,
         version: int,
-    ) -> None:
-        """Whether this member may commit; `generation` is the member's epoch in the newer protocols."""
+    ) -> CommitCheck | None:
+        """Whether this member may commit; `generation` is the member's epoch in the newer protocols.
+
+        Returns what is to be asked for each partition besides, None when nothing is.
+        """
 
     @abstractmethod
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:

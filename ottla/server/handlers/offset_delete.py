@@ -1,0 +1,53 @@
+"""OffsetDelete (key 47): forget offsets of topics that a group does not consume any more."""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.group_requests import UNKNOWN_PARTITION, check_group_id
+from ottla.server.promises import mapped
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ottla.world import Promise
+
+API_KEY = 47
+
+
+def handle(context: RequestContext, request: OffsetDeleteRequest) -> Promise[OffsetDeleteResponse]:
+    """Partitions that do not exist are refused; the group is looked at even when there are no others."""
+    check_group_id(request.group_id)
+    refused: list[OffsetDeleteResponseTopic] = []
+    known = []
+    for topic in request.topics:
+        image = context.broker.image.topics.by_name.get(topic.name)
+        kept = [] if image is None else [one for one in topic.partitions if one.partition_index in image.partitions]
+        if len(kept) < len(topic.partitions):
+            missing = [one for one in topic.partitions if one not in kept]
+            refused.append(
+                OffsetDeleteResponseTopic(
+                    topic.name,
+                    [OffsetDeleteResponsePartition(one.partition_index, UNKNOWN_PARTITION) for one in missing],
+                )
+            )
+        if kept:
+            known.append(OffsetDeleteRequestTopic(topic.name, kept))
+    wanted = OffsetDeleteRequest(request.group_id, known)
+    answer: Promise[OffsetDeleteResponse] = context.broker.groups.write(
+        request.group_id, "OffsetDelete", lambda shard: shard.offsets.delete(wanted)
+    )
+    return mapped(context.broker.world.tasks, answer, lambda response: _merged(refused, response))
+
+
+def _merged(refused: list[OffsetDeleteResponseTopic], response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+    """One entry a topic, with what was refused before what was decided."""
+    topics = {topic.name: topic for topic in refused}
+    for topic in response.topics:
+        before = topics.setdefault(topic.name, topic)
+        if before is not topic:
+            before.partitions += topic.partitions
+    response.topics = list(topics.values())
+    return response

@@ -1,0 +1,88 @@
+"""TxnOffsetCommit (key 28): store how far a group has consumed, as part of a producer's transaction."""
+
+from __future__ import annotations
+
+from ottla.coordinator import Producer
+from ottla.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, KafkaError
+from ottla.server.context import RequestContext
+from ottla.server.group_requests import UNKNOWN_PARTITION, check_group_id
+from ottla.server.promises import mapped
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ottla.world import Promise
+
+API_KEY = 28
+LOADING_VERSION = 2
+"""Clients of earlier versions do not know that a coordinator may be loading."""
+
+
+def handle(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Promise[TxnOffsetCommitResponse]:
+    """Partitions that do not exist are refused, the others stored."""
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    known = []
+    for topic in request.topics:
+        image = context.broker.image.topics.by_name.get(topic.name)
+        kept = [] if image is None else [one for one in topic.partitions if one.partition_index in image.partitions]
+        if len(kept) < len(topic.partitions):
+            missing = [
+                TxnOffsetCommitResponsePartition(one.partition_index, UNKNOWN_PARTITION)
+                for one in topic.partitions
+                if image is None or one.partition_index not in image.partitions
+            ]
+            refused.append(TxnOffsetCommitResponseTopic(topic.name, missing))
+        if kept:
+            known.append(TxnOffsetCommitRequestTopic(topic.name, kept))
+    if not known:
+        return TxnOffsetCommitResponse(topics=refused)
+    check_group_id(request.group_id)
+    version = context.version
+    commit = TxnOffsetCommitRequest(
+        request.transactional_id,
+        request.group_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.generation_id,
+        request.member_id,
+        request.group_instance_id,
+        known,
+    )
+    answer: Promise[TxnOffsetCommitResponse] = context.broker.groups.write(
+        request.group_id,
+        "TxnOffsetCommit",
+        lambda shard: shard.offsets.commit_in_transaction(commit, version),
+        producer=Producer(request.producer_id, request.producer_epoch),
+    )
+    return mapped(context.broker.world.tasks, answer, lambda response: _merged(refused, response))
+
+
+def failed(request: TxnOffsetCommitRequest, error: KafkaError, version: int) -> TxnOffsetCommitResponse:
+    if version < LOADING_VERSION and isinstance(error, CoordinatorLoadInProgress):
+        error = CoordinatorNotAvailable()
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [TxnOffsetCommitResponsePartition(one.partition_index, error.code) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _merged(refused: list[TxnOffsetCommitResponseTopic], response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+    """One entry a topic, with what was refused before what was decided."""
+    if not refused:
+        return response
+    topics = {topic.name: topic for topic in refused}
+    for topic in response.topics:
+        before = topics.setdefault(topic.name, topic)
+        if before is not topic:
+            before.partitions += topic.partitions
+    return TxnOffsetCommitResponse(topics=list(topics.values()))
