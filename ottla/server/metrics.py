@@ -109,10 +109,28 @@ class ApiMetrics:
         self.errors[name] = self.errors.get(name, 0) + count
 
 
+class Average:
+    """The mean of what was recorded."""
+
+    __slots__ = ("_count", "_total")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._total = 0
+
+    def record(self, value: int) -> None:
+        self._count += 1
+        self._total += value
+
+    @property
+    def value(self) -> float:
+        return self._total / self._count if self._count else 0.0
+
+
 class ListenerMetrics:
     """What is counted of one listener's connections."""
 
-    __slots__ = ("bytes_in", "bytes_out", "closed", "created", "expired", "refused")
+    __slots__ = ("bytes_in", "bytes_out", "closed", "created", "expired", "ip_throttles", "refused", "throttles")
 
     def __init__(self) -> None:
         self.created = 0
@@ -121,6 +139,10 @@ class ListenerMetrics:
         self.expired = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.throttles = Average()
+        """For how long connections had to wait because they came too fast, when they had to."""
+        self.ip_throttles = Average()
+        """The same for addresses that connect too often."""
 
 
 class Metrics:
@@ -217,6 +239,8 @@ class Metrics:
         page.add(f"{group},name=connection-close-total", "counter", tags, seen.closed)
         page.add(f"{group},name=connection-refused-total", "counter", tags, seen.refused)
         page.add(f"{group},name=expired-connections-killed-count", "counter", tags, seen.expired)
+        page.add(f"{group},name=connection-accept-throttle-time", "gauge", tags, seen.throttles.value)
+        page.add(f"{group},name=ip-connection-accept-throttle-time", "gauge", tags, seen.ip_throttles.value)
         page.add(f"{group},name=incoming-byte-total", "counter", tags, seen.bytes_in)
         page.add(f"{group},name=outgoing-byte-total", "counter", tags, seen.bytes_out)
 

@@ -9,6 +9,7 @@ from ottla.config import BrokerConfig
 from ottla.net import ReceiveBuffer
 from ottla.server.broker import Broker
 from ottla.server.complaints import Complaints
+from ottla.server.connection_rate import ConnectionRates, ip_limit
 from ottla.server.connections import ConnectionLimits, parse_overrides
 from ottla.server.dispatch import Dispatcher
 from ottla.server.session import Port, Session
@@ -34,6 +35,12 @@ class SocketServer:
             per_ip_max=config.max_connections_per_ip,
             per_ip_overrides=parse_overrides(config.max_connections_per_ip_overrides),
         )
+        self._rates = ConnectionRates(
+            window_ms=config.quota_window_size_seconds * 1000, window_count=config.quota_window_num
+        )
+        self._rates.limit = config.max_connection_creation_rate
+        self._throttled: dict[str, Timer] = {}
+        """Listeners that take no connections for a while, because they came too fast."""
         self._buffer = ReceiveBuffer()
         self._complaints = Complaints(broker.world.clock)
         self._dispatchers: dict[str, Dispatcher] = {}
@@ -41,6 +48,7 @@ class SocketServer:
         self._ports: dict[str, Port] = {}
         self._paused: dict[str, None] = {}
         self._held: dict[str, None] = {}
+        self._broker_listener_count = 0
         self._sweep_timer: Timer | None = None
         broker.when_configured.append(self.configure)
         broker.metrics.gauge("kafka.network:type=SocketServer,name=OpenConnections", lambda: self.limits.total)
@@ -56,6 +64,10 @@ class SocketServer:
         if dispatcher is None:
             dispatcher = self._dispatchers[role] = Dispatcher(self._broker, role)
         self._limit_listener(listener_name, self._broker.config)
+        if role == "broker":
+            self._broker_listener_count += 1
+            own = self._broker.config.inter_broker_listener
+            self._rates.exempt = own if self._broker_listener_count > 1 else ""
         self._ports[listener_name] = Port(
             dispatcher,
             listener_name,
@@ -84,16 +96,22 @@ class SocketServer:
         limits.total_max = config.max_connections
         limits.per_ip_max = config.max_connections_per_ip
         limits.per_ip_overrides = parse_overrides(config.max_connections_per_ip_overrides)
+        self._rates.limit = config.max_connection_creation_rate
         for name in self._ports:
             self._limit_listener(name, config)
         self._pause_or_resume()
 
     def _limit_listener(self, name: str, config: BrokerConfig) -> None:
-        own_max = config.originals.get(f"listener.name.{name.lower()}.max.connections")
-        if own_max is None:
-            self.limits.listener_max.pop(name, None)
-        else:
-            self.limits.listener_max[name] = int(own_max)
+        prefix = f"listener.name.{name.lower()}."
+        for limits, setting in (
+            (self.limits.listener_max, "max.connections"),
+            (self._rates.listener_limits, "max.connection.creation.rate"),
+        ):
+            own = config.originals.get(f"{prefix}{setting}")
+            if own is None:
+                limits.pop(name, None)
+            else:
+                limits[name] = int(own)
 
     @property
     def connection_count(self) -> int:
@@ -104,6 +122,9 @@ class SocketServer:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
+        for timer in self._throttled.values():
+            timer.cancel()
+        self._throttled.clear()
         for listener in self._listeners.values():
             listener.close()
         self._listeners.clear()
@@ -113,9 +134,19 @@ class SocketServer:
 
     # Connections
 
-    def _accept(self, listener_name: str, stream: Stream) -> Session | None:
+    def _accept(self, listener_name: str, stream: Stream) -> Session | _HeldConnection | None:
         port = self._ports[listener_name]
         ip = stream.peer.host
+        now_ms = self._broker.world.clock.monotonic_ms()
+        delay_ms = self._rates.record(listener_name, now_ms)
+        quotas = self._broker.image.quotas
+        held_ms = self._rates.record_ip(listener_name, ip, ip_limit(quotas, ip), now_ms) if quotas else 0
+        if held_ms:
+            port.metrics.ip_throttles.record(held_ms)
+            return _HeldConnection(stream, self._broker.world.tasks.later(held_ms, stream.abort))
+        if delay_ms:
+            port.metrics.throttles.record(delay_ms)
+            self._throttle(listener_name, delay_ms)
         if not self.limits.admit(listener_name, ip):
             port.metrics.refused += 1
             self._complaints.say(
@@ -135,18 +166,30 @@ class SocketServer:
     def _pause_or_resume(self) -> None:
         """Listeners take connections while there is room for one more."""
         for name, listener in self._listeners.items():
-            has_room = name not in self._held and self.limits.has_room(name)
+            has_room = name not in self._held and name not in self._throttled and self.limits.has_room(name)
             if has_room and name in self._paused:
                 del self._paused[name]
                 listener.resume()
             elif not has_room and name not in self._paused:
                 self._paused[name] = None
                 listener.pause()
-                if name not in self._held:
+                if name not in self._held and name not in self._throttled:
                     self._complaints.say(
                         "full", "[SocketServer %s] No more connections are taken until one of %d closes",
                         name, self.limits.total,
                     )  # fmt: skip
+
+    def _throttle(self, name: str, delay_ms: int) -> None:
+        """Let the connections that come next wait in the system's queue."""
+        known = self._throttled.pop(name, None)
+        if known is not None:
+            known.cancel()
+        self._throttled[name] = self._broker.world.tasks.later(delay_ms, partial(self._end_throttle, name))
+        self._pause_or_resume()
+
+    def _end_throttle(self, name: str) -> None:
+        self._throttled.pop(name, None)
+        self._pause_or_resume()
 
     def _plan_sweep(self) -> None:
         delay_ms = min(max(self._idle_ms // SWEEPS, 1), SWEEP_MS_MAX)
@@ -155,6 +198,7 @@ class SocketServer:
     def _sweep(self) -> None:
         """Close connections whose peer has neither sent nor taken anything for `connections.max.idle.ms`."""
         now_ms = self._broker.world.clock.monotonic_ms()
+        self._rates.forget_idle(now_ms)
         for name, port in self._ports.items():
             for session in list(port.sessions):
                 if session.is_waiting or session.took_something():
@@ -164,3 +208,26 @@ class SocketServer:
                     log.debug("[SocketServer %s] Closing %s: idle", name, session.connection.peer)
                     session.abort()
         self._plan_sweep()
+
+
+class _HeldConnection:
+    """A connection of an address that connects too often: nothing is read, and then it is closed."""
+
+    __slots__ = ("_buffer", "_stream", "_timer")
+
+    def __init__(self, stream: Stream, timer: Timer) -> None:
+        self._stream = stream
+        self._timer = timer
+        self._buffer = bytearray(1)
+
+    def get_buffer(self) -> memoryview:
+        return memoryview(self._buffer)
+
+    def on_received(self, count: int) -> None:
+        self._stream.pause_reading()
+
+    def on_drained(self) -> None:
+        """Nothing is ever sent."""
+
+    def on_closed(self, error: OSError | None) -> None:
+        self._timer.cancel()

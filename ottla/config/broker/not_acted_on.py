@@ -77,7 +77,6 @@ _SINGLE = frozenset(
         "log.dir.failure.timeout.ms",
         "log.local.retention.bytes",
         "log.local.retention.ms",
-        "max.connection.creation.rate",
         "num.io.threads",
         "num.network.threads",
         "num.recovery.threads.per.data.dir",

@@ -75,7 +75,6 @@ NOT_SERVED: dict[str, str] = {
     r"kafka\.server:type=socket-server-metrics,name=.*-rate": RATES,
     r"kafka\.server:type=socket-server-metrics,name=network-io-total": "the sum of incoming and outgoing bytes",
     r"kafka\.server:type=socket-server-metrics,name=connections": LATER,
-    r"kafka\.server:type=socket-server-metrics,name=(ip-)?connection-accept-throttle-time": LATER,
 }
 """Patterns of names, each with the reason. A name is Kafka's, with the attribute where a bean has several."""
 
