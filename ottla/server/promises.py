@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ottla.errors import KafkaError
 from ottla.world import Promise, Tasks
 
 T = TypeVar("T")
@@ -23,6 +24,64 @@ def mapped(tasks: Tasks, promise: Promise[T], make: Callable[[T], U]) -> Promise
         except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
             answer.set_exception(error)
 
+    if promise.done():
+        settle(promise)
+    else:
+        promise.add_done_callback(settle)
+    return answer
+
+
+def chained(tasks: Tasks, promise: Promise[T], begin: Callable[[T], U | Promise[U]]) -> Promise[U]:
+    """What `begin` answers, now or later, once the value has come. Errors of either go through."""
+    answer: Promise[U] = tasks.promise()
+
+    def settle(done: Promise[U]) -> None:
+        if answer.done():
+            return
+        try:
+            answer.set_result(done.result())
+        except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+            answer.set_exception(error)
+
+    def go_on(done: Promise[T]) -> None:
+        try:
+            begun: Any = begin(done.result())
+        except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+            answer.set_exception(error)
+            return
+        if not hasattr(begun, "add_done_callback"):
+            answer.set_result(begun)
+        elif begun.done():
+            settle(begun)
+        else:
+            begun.add_done_callback(settle)
+
+    if promise.done():
+        go_on(promise)
+    else:
+        promise.add_done_callback(go_on)
+    return answer
+
+
+def recovered(tasks: Tasks, begin: Callable[[], Promise[T]], make: Callable[[KafkaError], T]) -> Promise[T]:
+    """What `begin` promises, or what `make` makes of the Kafka error that it or its promise fails with."""
+    answer: Promise[T] = tasks.promise()
+
+    def settle(done: Promise[T]) -> None:
+        if answer.done():
+            return
+        try:
+            answer.set_result(done.result())
+        except KafkaError as error:
+            answer.set_result(make(error))
+        except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+            answer.set_exception(error)
+
+    try:
+        promise = begin()
+    except KafkaError as error:
+        answer.set_result(make(error))
+        return answer
     if promise.done():
         settle(promise)
     else:

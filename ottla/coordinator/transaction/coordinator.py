@@ -8,7 +8,7 @@ schedule of `transaction.abort.timed.out.transaction.cleanup.interval.ms` and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ottla.config import BrokerConfig
@@ -120,7 +120,7 @@ class TransactionCoordinator:
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
-    ) -> Promise[dict[TopicPartition, int]]:
+    ) -> Promise[Mapping[TopicPartition, int]]:
         """An error code for each partition: 0 for those that take part in the transaction."""
         return self._write(
             transactional_id,

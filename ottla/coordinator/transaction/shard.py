@@ -8,7 +8,7 @@ the shard's `finish` is at work, and everybody else is told CONCURRENT_TRANSACTI
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.config import BrokerConfig
 from ottla.coordinator.record import CoordinatorRecord, EndMarker, Producer
@@ -147,7 +147,7 @@ class TransactionShard:
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
+    ) -> Mapping[TopicPartition, int]:
         """Whether each partition takes part: an error code for each, 0 for those that do."""
         known = self._of(transactional_id)
         _check_producer(known, producer)

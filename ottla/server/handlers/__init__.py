@@ -23,6 +23,8 @@ from __future__ import annotations
 SERVED: dict[str, frozenset[str]] = {
     "broker": frozenset(
         [
+            "AddOffsetsToTxn",
+            "AddPartitionsToTxn",
             "AlterConfigs",
             "AlterPartitionReassignments",
             "ApiVersions",
@@ -38,7 +40,9 @@ SERVED: dict[str, frozenset[str]] = {
             "DescribeProducers",
             "DescribeQuorum",
             "DescribeTopicPartitions",
+            "DescribeTransactions",
             "ElectLeaders",
+            "EndTxn",
             "Fetch",
             "FindCoordinator",
             "GetTelemetrySubscriptions",
@@ -51,6 +55,7 @@ SERVED: dict[str, frozenset[str]] = {
             "ListGroups",
             "ListOffsets",
             "ListPartitionReassignments",
+            "ListTransactions",
             "Metadata",
             "OffsetCommit",
             "OffsetDelete",
@@ -64,6 +69,7 @@ SERVED: dict[str, frozenset[str]] = {
             "TxnOffsetCommit",
             "UnregisterBroker",
             "UpdateFeatures",
+            "WriteTxnMarkers",
         ]
     ),
     "controller": frozenset(

@@ -1,13 +1,17 @@
-"""InitProducerId (key 22): an id for an idempotent producer, from the block that the controller gave this broker.
+"""InitProducerId (key 22): an id for an idempotent producer, or an id and an epoch for a transactional one.
 
-Ottla has no transaction coordinator yet: a transactional id is refused as Kafka refuses it while none can be reached.
+Without a transactional id any broker answers, from the block of ids that the controller gave it. With one the
+transaction coordinator does: it fences the producers before, and aborts what they left open.
 """
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
+from ottla.coordinator import Producer
+from ottla.coordinator.transaction import NO_TIMEOUT_MS
 from ottla.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
+    ConcurrentTransactions,
     InvalidProducerEpoch,
     InvalidRequest,
     InvalidTransactionTimeout,
@@ -15,48 +19,44 @@ from ottla.errors import (
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
     UnsupportedVersion,
-    error_class,
 )
-from ottla.replica import ProducerIds, ReplicaManager
+from ottla.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.server.broker import Broker
 from ottla.server.context import RequestContext
-from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.server.producer_ids import take_producer_id, when_there_are_ids
+from ottla.server.promises import chained, mapped
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.world import Promise
 
 API_KEY = 22
-NO_PRODUCER = -1
 FENCED_VERSION = 4
 """Clients of older versions know a fenced producer as INVALID_PRODUCER_EPOCH."""
 
+Answer: TypeAlias = InitProducerIdResponse | Promise[InitProducerIdResponse]
 
-def handle(
-    context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Promise[InitProducerIdResponse]:
-    """Answer at once while the block lasts; the next one is asked for before it is used up."""
-    if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
+
+def handle(context: RequestContext, request: InitProducerIdRequest) -> Answer:
+    """Answer at once while the block of ids lasts; the next one is asked for before it is used up."""
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequest("Producer id and epoch must be given together.")
+    broker = context.broker
     if request.transactional_id is not None:
-        _refuse_transactional(context, request)
-    replicas: ReplicaManager = context.broker.replicas
-    ids = replicas.producer_ids
-    taken = ids.take()
-    if ids.wants_block and ids.fetching is None:
-        _fetch_block(context.broker, ids)
-    if taken is not None:
-        return InitProducerIdResponse(producer_id=taken, producer_epoch=0)
-    return _wait(context.broker, ids)
+        _check_transactional(broker, request)
+    waiting = when_there_are_ids(broker)
+    if waiting is None:
+        return _begin(broker, request)
+    return chained(broker.world.tasks, waiting, lambda _: _begin(broker, request))
 
 
 def failed(request: InitProducerIdRequest, error: KafkaError, version: int) -> InitProducerIdResponse:
     code = error.code
     if version < FENCED_VERSION and code == ProducerFenced.code:
         code = InvalidProducerEpoch.code
-    return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER)
+    return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-def _refuse_transactional(context: RequestContext, request: InitProducerIdRequest) -> None:
-    config = context.broker.config
+def _check_transactional(broker: Broker, request: InitProducerIdRequest) -> None:
+    config = broker.config
     if not request.transactional_id:
         raise InvalidRequest("The transactional id must not be empty.")
     if request.enable2_pc and not config.transaction_two_phase_commit_enable:
@@ -65,58 +65,23 @@ def _refuse_transactional(context: RequestContext, request: InitProducerIdReques
         raise UnsupportedVersion
     if not 0 < request.transaction_timeout_ms <= config.transaction_max_timeout_ms and not request.enable2_pc:
         raise InvalidTransactionTimeout
-    raise CoordinatorNotAvailable
 
 
-def _fetch_block(broker: Broker, ids: ProducerIds) -> None:
-    """Ask the controller for the next block; one question at a time, however many producers wait."""
-    ids.fetching = fetching = broker.world.tasks.promise()
-    image = broker.image
-    registration = image.brokers.get(broker.node_id)
-    request = AllocateProducerIdsRequest(broker.node_id, -1 if registration is None else registration.epoch)
-
-    async def fetch() -> None:
-        try:
-            response = await broker.controller.send(request, version=0)
-            assert isinstance(response, AllocateProducerIdsResponse), f"the controller answered with {response}"
-            if response.error_code:
-                raise error_class(response.error_code)
-            ids.add(response.producer_id_start, response.producer_id_len)
-            fetching.set_result(None)
-        except KafkaError as error:
-            fetching.set_exception(error)
-        finally:
-            ids.fetching = None
-
-    fetching.add_done_callback(_heard)
-    broker.world.tasks.spawn(fetch(), "producer-id-block")
+def _begin(broker: Broker, request: InitProducerIdRequest) -> Answer:
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=take_producer_id(broker), producer_epoch=0)
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = Producer(request.producer_id, request.producer_epoch)
+    begun = broker.transactions.init_producer_id(
+        request.transactional_id,
+        timeout_ms=NO_TIMEOUT_MS if request.enable2_pc else request.transaction_timeout_ms,
+        expected=expected,
+    )
+    return mapped(broker.world.tasks, begun, _response)
 
 
-def _heard(fetching: Promise[None]) -> None:
-    """Nobody may be waiting for a block that was asked for early; its failure is then told by the next question."""
-    try:
-        fetching.result()
-    except KafkaError:
-        return
-
-
-def _wait(broker: Broker, ids: ProducerIds) -> Promise[InitProducerIdResponse]:
-    promise = broker.world.tasks.promise()
-    fetching = ids.fetching
-    assert fetching is not None, "without ids a block has been asked for"
-
-    def answer(fetched: Promise[None]) -> None:
-        try:
-            fetched.result()
-        except KafkaError as error:
-            promise.set_exception(error)
-            return
-        taken = ids.take()
-        if taken is not None:
-            promise.set_result(InitProducerIdResponse(producer_id=taken, producer_epoch=0))
-        else:
-            # More producers waited than the block had ids; a client asks again.
-            promise.set_exception(CoordinatorLoadInProgress("The block of producer ids is used up."))
-
-    fetching.add_done_callback(answer)
-    return promise
+def _response(producer: Producer | None) -> InitProducerIdResponse:
+    if producer is None:
+        raise ConcurrentTransactions
+    return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)

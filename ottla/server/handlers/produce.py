@@ -2,22 +2,31 @@
 
 Promises: one bad partition leaves the others whole; every refusal has Kafka's code. With acks=all the answer waits
 until all in-sync replicas have the batch, and only then; a single replica never waits. With acks=0 there is no answer,
-and an error closes the connection, which is how such a producer learns of it.
+and an error closes the connection, which is how such a producer learns of it. The first batch of a transaction in a
+partition is appended when the transaction's coordinator has been asked (`verification`); where its answer does not come
+at once, the request waits and holds up nobody else.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from ottla.coordinator import Producer
 from ottla.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
     CorruptMessage,
     InvalidProducerIdMapping,
     InvalidRequiredAcks,
     InvalidTopicException,
+    InvalidTxnState,
     KafkaError,
     KafkaStorageError,
     MessageTooLarge,
+    NetworkException,
+    NotCoordinator,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     RecordListTooLarge,
@@ -31,8 +40,10 @@ from ottla.metadata import INTERNAL_TOPICS
 from ottla.records import HEADER_SIZE, Batch, Codec
 from ottla.replica import OutcomeWaiter, Partition, ReplicaManager, current_leader
 from ottla.server.context import CloseConnection, RequestContext
+from ottla.server.promises import chained
+from ottla.server.verification import Support, Verdict, verify
 from ottla.storage import InvalidOffsetOrSequence, InvalidRecords, InvalidTimestamps, NotOneBatch
-from ottla.types import Buffer, Uuid
+from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -66,6 +77,8 @@ _ATTRIBUTES = 22
 _TRANSACTIONAL = 0x10
 _CODEC = 0x07
 _ACKS = (-1, 0, 1)
+_UNREACHABLE = (NetworkException, CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)
+"""What it may mean that the coordinator could not be asked."""
 
 # Errors that say nothing of the log: the answer does not tell its start, as Kafka's does not.
 _WITHOUT_LOG_START = (
@@ -91,13 +104,31 @@ class _Unacknowledged(NamedTuple):
     response: PartitionProduceResponse
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Promise[ProduceResponse] | None:
+Answer: TypeAlias = ProduceResponse | Promise[ProduceResponse | None] | None
+
+
+def handle(context: RequestContext, request: ProduceRequest) -> Answer:
     """Append what can be appended, in the order of the request."""
+    producer = _transactional_producer(request)
+    if producer is None:
+        return _append(context, request, None)
+    asked = _verify(context, request, producer)
+    if asked.done():
+        return _append(context, request, asked.result())
+    for topic in request.topic_data:
+        for item in topic.partition_data:
+            if item.records is not None:
+                item.records = bytearray(item.records)  # the frame is only lent
+    return chained(context.broker.world.tasks, asked, lambda verdict: _append(context, request, verdict))
+
+
+def _append(context: RequestContext, request: ProduceRequest, verdict: Verdict | None) -> Answer:
+    """Append to each partition. `verdict` is what verification came to; None where nothing is transactional."""
     version = context.version
     acks = request.acks
     replicas: ReplicaManager = context.broker.replicas
     may_be_internal = context.client_id == ADMIN_CLIENT_ID
-    is_plain = version >= ZSTD_VERSION and not _check_transaction(request) and acks in _ACKS
+    is_plain = version >= ZSTD_VERSION and verdict is None and acks in _ACKS
     response = ProduceResponse()
     has_error = False
     waiting: list[_Unacknowledged] = []
@@ -107,6 +138,10 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
         response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
         for item in topic.partition_data:
             partition = None if table is None else table.get(item.index)
+            if verdict is not None and verdict.errors and partition is not None and partition.name in verdict.errors:
+                has_error = True
+                answers.append(_unverified(context, item.index, partition, verdict, response))
+                continue
             try:
                 if partition is None:
                     raise _why_not_here(replicas, version, topic.name, topic.topic_id, item.index)
@@ -115,7 +150,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
                 records = item.records
                 if records is None:
                     raise NotOneBatch(f"Produce requests must have one record batch for {partition.name}")
-                guard = None if is_plain else _check(context, request, partition, records)
+                guard = None if is_plain else _check(context, request, partition, records, verdict)
                 info = partition.append(records, required_acks=acks, verification_guard=guard)
                 first_offset = info.first_offset
                 if first_offset < 0:
@@ -187,9 +222,9 @@ def _why_not_here(replicas: ReplicaManager, version: int, name: str, topic_id: b
     return replicas.why_not_here(name, index)
 
 
-def _check_transaction(request: ProduceRequest) -> bool:
-    """Whether a batch is transactional. Without a transactional id it may not be, and one request has one producer."""
-    producers = set()
+def _transactional_producer(request: ProduceRequest) -> Producer | None:
+    """Whose transaction the request is part of. Without a transactional id there is none, and there is only one."""
+    found: set[Producer] = set()
     for topic in request.topic_data:
         for item in topic.partition_data:
             records = item.records
@@ -197,46 +232,44 @@ def _check_transaction(request: ProduceRequest) -> bool:
                 if request.transactional_id is None:
                     raise TransactionalIdAuthorizationFailed
                 batch = Batch(memoryview(records), 0)
-                producers.add((batch.producer_id, batch.producer_epoch))
-    if len(producers) > 1:
+                found.add(Producer(batch.producer_id, batch.producer_epoch))
+    if len(found) > 1:
         raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
-    return bool(producers)
+    return found.pop() if found else None
 
 
-def _check(context: RequestContext, request: ProduceRequest, partition: Partition, records: Buffer) -> object | None:
+def _verify(context: RequestContext, request: ProduceRequest, producer: Producer) -> Promise[Verdict]:
+    """Ask the coordinator about the partitions that have no records of the transaction yet."""
+    replicas: ReplicaManager = context.broker.replicas
+    sequences: dict[TopicPartition, int] = {}
+    for topic in request.topic_data:
+        has_id = context.version >= TOPIC_ID_VERSION
+        table = replicas.by_id.get(topic.topic_id) if has_id else replicas.by_name.get(topic.name)
+        for item in topic.partition_data:
+            partition = None if table is None else table.get(item.index)
+            records = item.records
+            if partition is None or records is None or len(records) < HEADER_SIZE:
+                continue
+            if records[_ATTRIBUTES] & _TRANSACTIONAL:
+                sequences[partition.name] = Batch(memoryview(records), 0).base_sequence
+    assert request.transactional_id is not None, "a transactional producer has been found"
+    support = Support.of_produce(context.version)
+    return verify(context.broker, request.transactional_id, producer, sequences, support)
+
+
+def _check(
+    context: RequestContext, request: ProduceRequest, partition: Partition, records: Buffer, verdict: Verdict | None
+) -> object | None:
     """The rules that an everyday request need not be held to; returns the guard to append a transaction with."""
     if request.acks not in _ACKS:
         raise InvalidRequiredAcks(f"acks={request.acks} is neither -1 nor 0 nor 1")
     if len(records) < HEADER_SIZE:
         return None
-    attributes = records[_ATTRIBUTES]
-    if context.version < ZSTD_VERSION and attributes & _CODEC == Codec.ZSTD:
+    if context.version < ZSTD_VERSION and records[_ATTRIBUTES] & _CODEC == Codec.ZSTD:
         raise UnsupportedCompressionType(
             f"Produce requests with version {context.version} are not allowed to use ZStandard compression"
         )
-    if not attributes & _TRANSACTIONAL:
-        return None
-    supports_epoch_bump = context.version >= EPOCH_BUMP_VERSION
-    if not (supports_epoch_bump or context.broker.config.transaction_partition_verification_enable):
-        return None
-    batch = Batch(memoryview(records), 0)
-    guard = partition.local_log().producers.start_verification(
-        batch.producer_id,
-        sequence=batch.base_sequence,
-        producer_epoch=batch.producer_epoch,
-        supports_epoch_bump=supports_epoch_bump,
-        now_ms=context.now_ms,
-    )
-    if guard is None:
-        return None  # the transaction has records here already
-    # Ottla has no transaction coordinator yet, and this is what Kafka answers while none can be reached.
-    raise _Unverified(
-        "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE"
-    )
-
-
-class _Unverified(NotEnoughReplicas):
-    """The coordinator could not be asked. The code is one that makes every client try again."""
+    return None if verdict is None else verdict.guards.get(partition.name)
 
 
 # After it
@@ -275,8 +308,6 @@ def _refusal(
         _count(context, "InvalidOffsetOrSequence")
     elif isinstance(error, CorruptMessage):
         _count(context, "InvalidMessageCrc")
-    elif isinstance(error, _Unverified):
-        answer.error_message = error.message
     elif isinstance(error, MessageTooLarge | RecordListTooLarge):
         stats.bytes_rejected += len(item.records or b"")
     elif isinstance(error, KafkaStorageError):
@@ -286,6 +317,26 @@ def _refusal(
 
 def _count(context: RequestContext, reason: str, count: int = 1) -> None:
     context.broker.metrics.counter(f"kafka.server:type=BrokerTopicMetrics,name={reason}RecordsPerSec").mark(count)
+
+
+def _unverified(
+    context: RequestContext, index: int, partition: Partition, verdict: Verdict, response: ProduceResponse
+) -> PartitionProduceResponse:
+    """What a producer is told of a batch that may not be appended, or not yet."""
+    error = verdict.errors[partition.name]
+    is_busy = isinstance(error, ConcurrentTransactions) and context.version < EPOCH_BUMP_VERSION
+    answer = PartitionProduceResponse(index, error.code, -1, -1, -1)
+    if isinstance(error, _UNREACHABLE) or is_busy:
+        # A code that makes every client try again without asking for metadata.
+        answer.error_code = NotEnoughReplicas.code
+        answer.error_message = (
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"
+        )
+    elif isinstance(error, InvalidTxnState):
+        answer.error_message = "Partition was not added to the transaction"
+    elif isinstance(error, NotLeaderOrFollower) and context.version >= LEADER_VERSION:
+        _tell_leader(context, index, partition, answer, response)
+    return answer
 
 
 def _tell_leader(
@@ -312,7 +363,7 @@ def _tell_leader(
 
 def _wait(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[_Unacknowledged]
-) -> Promise[ProduceResponse]:
+) -> Promise[ProduceResponse | None]:
     """Answer when the in-sync replicas have everything, or say for each partition that they have not in time."""
     replicas: ReplicaManager = context.broker.replicas
     promise = context.broker.world.tasks.promise()

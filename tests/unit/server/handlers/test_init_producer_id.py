@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ottla.errors import (
-    CoordinatorNotAvailable,
     InvalidRequest,
     InvalidTransactionTimeout,
     NotController,
+    NotCoordinator,
     TransactionalIdAuthorizationFailed,
     UnsupportedVersion,
 )
@@ -79,9 +79,13 @@ def test_without_a_controller_the_error_is_told_and_the_next_try_asks_again() ->
         ({"transactional_id": "tx", "transaction_timeout_ms": 10**9}, InvalidTransactionTimeout),
         ({"transactional_id": "tx", "enable2_pc": True}, TransactionalIdAuthorizationFailed),
         ({"transactional_id": "tx", "keep_prepared_txn": True}, UnsupportedVersion),
-        ({"transactional_id": "tx", "transaction_timeout_ms": 1000}, CoordinatorNotAvailable),
     ],
 )
 def test_what_cannot_be_had_is_refused(fields: dict[str, Any], error: type[Exception]) -> None:
     response = init(node_with_blocks(10), 6, **fields)
     assert (response.error_code, response.producer_id) == (error.code, -1)  # type: ignore[attr-defined]
+
+
+def test_a_transactional_id_is_not_coordinated_while_its_topic_does_not_exist() -> None:
+    with pytest.raises(NotCoordinator):
+        init(node_with_blocks(10), 5, transactional_id="tx", transaction_timeout_ms=1000)
