@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -28,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--lines", type=int, default=120, help="how much of a failing trace to print")
     parser.add_argument("--digests", action="store_true", help="print the digest of every seed's trace")
     options = parser.parse_args(arguments)
+    gc.freeze()  # what is imported stays: no need to look through it before every seed
     if options.seed is not None:
         return _replay(options.seed, options.lines)
     return _run_many(range(options.first, options.first + options.seeds), options)

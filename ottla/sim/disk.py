@@ -40,10 +40,11 @@ class VirtualDisk:
         self._tree = Tree(clock.now_ms())
         self._plan = FaultPlan()
         self._locked: set[FileNode] = set()
-        self._is_halted = False
         self._life = 0
         self._trace: deque[tuple[int, str, str, object]] = deque(maxlen=TRACE_MAX)
         self._used_bytes = 0
+        self.is_halted = False
+        """Whether the node has died of a planned crash, or is being killed."""
         self.capacity_bytes = capacity_bytes
         """The room for all files together; a write that needs more does what fits and raises ENOSPC."""
         self.on_operation: Callable[[Kind, str], None] | None = None
@@ -94,17 +95,12 @@ class VirtualDisk:
 
     def halt(self) -> None:
         """Let every operation raise `SimulatedCrash` until `crash` or `process_crash`: the node is being killed."""
-        self._is_halted = True
+        self.is_halted = True
 
     def process_crash(self) -> None:
         """The process dies and the system lives on: everything written is there, synced or not."""
         self._note("crash", "/", "the process died")
         self._begin_life()
-
-    @property
-    def is_halted(self) -> bool:
-        """Whether the node has died of a planned crash, or is being killed."""
-        return self._is_halted
 
     @property
     def used_bytes(self) -> int:
@@ -225,7 +221,7 @@ class VirtualDisk:
 
     def _begin(self, kind: Kind, path: str, detail: object = "") -> Fault | None:
         """Count and note an operation; raises what is due before it, returns what is due in or after it."""
-        if self._is_halted:
+        if self.is_halted:
             raise SimulatedCrash(f"the node is dead: no {kind} of {path}")
         self.operation_count += 1
         self.counts[kind] += 1
@@ -234,7 +230,7 @@ class VirtualDisk:
             try:
                 self.on_operation(kind, path)
             except SimulatedCrash:
-                self._is_halted = True
+                self.is_halted = True
                 raise
         if not self._plan:
             return None
@@ -251,7 +247,7 @@ class VirtualDisk:
             self._note("- fault", path, f"{errno.errorcode.get(fault.error, fault.error)} {fault.moment}")
             raise failure(fault.error, path)
         self._note("- fault", path, f"the node dies {fault.moment}")
-        self._is_halted = True
+        self.is_halted = True
         raise SimulatedCrash(f"the node dies {fault.moment} operation {self.operation_count} on {path}")
 
     def _look(self, kind: Kind, path: str) -> None:
@@ -280,7 +276,7 @@ class VirtualDisk:
 
     def _begin_life(self) -> None:
         self._life += 1
-        self._is_halted = False
+        self.is_halted = False
         self._locked = set()
         self._used_bytes = 0
         for _, node in self._tree.files():

@@ -15,32 +15,26 @@ from typing import Any
 from ottla.sim.disk import VirtualDisk
 from ottla.sim.faults import SimulatedCrash
 
-_life: ContextVar[Life | None] = ContextVar("life", default=None)
+LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
+"""Whose context this is."""
 
 
 class Life:
     """What belongs together and dies together."""
 
-    __slots__ = ("_disk", "context", "is_over", "name", "on_crash", "tasks", "was_told_to_die")
+    __slots__ = ("context", "disk", "is_over", "name", "on_crash", "tasks", "was_told_to_die")
 
     def __init__(self, name: str, disk: VirtualDisk | None = None, on_crash: Callable[[], None] | None = None) -> None:
         self.name = name
         self.is_over = False
         self.was_told_to_die = False
-        self._disk = disk
+        """Whether the disk has raised `SimulatedCrash`: it is ended as soon as the call in which that was is over."""
+        self.disk = disk
         self.on_crash: Callable[[], None] = on_crash or self.end
         self.tasks: list[asyncio.Task[Any]] = []
         self.context: Context = copy_context()
         """In which everything of this life runs."""
-        self.context.run(_life.set, self)
-
-    @property
-    def has_crashed(self) -> bool:
-        """Whether its disk has told it to die: it is ended as soon as the call in which that happened is over.
-
-        The disk is asked too, because a node that swallows the exception dies all the same.
-        """
-        return self.was_told_to_die or (self._disk is not None and self._disk.is_halted)
+        self.context.run(LIFE.set, self)
 
     def end(self) -> None:
         """Let nothing of this life run any more; called from outside of it.
@@ -51,8 +45,8 @@ class Life:
         if self.is_over:
             return
         self.is_over = True
-        if self._disk is not None:
-            self._disk.halt()
+        if self.disk is not None:
+            self.disk.halt()
         for task in self.tasks:
             if not task.done():
                 coroutine: Any = task.get_coro()
@@ -60,8 +54,3 @@ class Life:
                     coroutine.throw(SimulatedCrash(f"{self.name} is dead"))
                 with contextlib.suppress(RuntimeError, SimulatedCrash):
                     coroutine.close()
-
-
-def life_of(context: Context) -> Life | None:
-    """Whose context this is."""
-    return context.get(_life)

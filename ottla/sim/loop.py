@@ -18,11 +18,11 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ottla.sim.clock import VirtualClock
 from ottla.sim.faults import SimulatedCrash
-from ottla.sim.life import Life, life_of
+from ottla.sim.life import LIFE, Life
 
 log = logging.getLogger(__name__)
 
@@ -45,31 +45,25 @@ class Runaway(AssertionError):
 class Call:
     """Something to be called, now or at a time."""
 
-    __slots__ = ("_args", "_callback", "context", "is_cancelled", "life", "when_us")
+    __slots__ = ("args", "callback", "context", "life", "when_us")
 
     def __init__(self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
         self.when_us = when_us
-        self._callback: Callable[..., object] | None = callback
-        self._args = args
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
         self.context = context
-        self.life = life_of(context)
-        self.is_cancelled = False
+        self.life = context.get(LIFE)
 
     def cancel(self) -> None:
-        self.is_cancelled = True
-        self._callback = None  # what it would have held alive goes with it
-        self._args = ()
+        self.callback = None  # what it would have held alive goes with it
+        self.args = ()
 
     def cancelled(self) -> bool:
-        return self.is_cancelled
+        return self.callback is None
 
     def when(self) -> float:
         """The time it is planned for, as `VirtualLoop.time` tells it."""
         return self.when_us / 1_000_000
-
-    def run(self) -> None:
-        assert self._callback is not None, "a cancelled call is not run"
-        self.context.run(self._callback, *self._args)
 
 
 # To the type checker a loop must have sockets, signals and processes; asyncio itself asks for none of them.
@@ -84,7 +78,8 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
         self.step_count = 0
         self._steps_max = steps_max
         self._instant_steps_max = instant_steps_max
-        self._instant_steps = 0
+        self._steps_before = 0
+        """The calls up to the present instant."""
         self._clocks: list[VirtualClock] = []
         self._lives: list[Life] = []
         self._ready: deque[Call] = deque()
@@ -193,17 +188,14 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
                 raise Deadlock(f"nothing is left to run at {self.now_us / 1000:.3f} ms")
             self._move_to(self._timers[0][0])
         call = self._ready.popleft()
-        life = call.life
-        if call.is_cancelled or (life is not None and life.is_over):
+        callback, life = call.callback, call.life
+        if callback is None or (life is not None and life.is_over):
             return
         self.step_count += 1
-        self._instant_steps += 1
-        if self.step_count > self._steps_max:
-            raise Runaway(f"{self.step_count} calls at {self.now_us / 1000:.3f} ms: the run does not come to an end")
-        if self._instant_steps > self._instant_steps_max:
-            raise Runaway(f"{self._instant_steps} calls at {self.now_us / 1000:.3f} ms without time passing")
+        if self.step_count > self._steps_max or self.step_count - self._steps_before > self._instant_steps_max:
+            self._run_away()
         try:
-            call.run()
+            call.context.run(callback, *call.args)
         except SimulatedCrash:
             assert life is not None, "only the disk of a node raises this"
             life.was_told_to_die = True
@@ -211,14 +203,23 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
             if life is None:
                 raise  # the simulator's own mistake
             log.error("[Loop] A call of %s failed", life.name, exc_info=error)
-        if life is not None and life.has_crashed and not life.is_over:
-            life.on_crash()
+        if life is not None:
+            # The disk is asked too, because a node that swallows the exception dies all the same.
+            disk = life.disk
+            if (life.was_told_to_die or (disk is not None and disk.is_halted)) and not life.is_over:
+                life.on_crash()
+
+    def _run_away(self) -> NoReturn:
+        now = f"at {self.now_us / 1000:.3f} ms"
+        if self.step_count > self._steps_max:
+            raise Runaway(f"{self.step_count} calls {now}: the run does not come to an end")
+        raise Runaway(f"{self.step_count - self._steps_before} calls {now} without time passing")
 
     def _move_to(self, when_us: int) -> None:
         """Let the time come, and make ready all that is due then."""
         passed_ms = when_us // 1000 - self.now_us // 1000
         if when_us > self.now_us:
-            self._instant_steps = 0
+            self._steps_before = self.step_count
             self.now_us = when_us
             if passed_ms:
                 for clock in self._clocks:
