@@ -29,6 +29,7 @@ class SparseIndex:
     """Entries of `entry` format, sorted in both columns, in the file at `path`."""
 
     __slots__ = (
+        "_closing_count",
         "_disk",
         "_file",
         "_page",
@@ -38,11 +39,25 @@ class SparseIndex:
         "base_offset",
         "bytes_max",
         "entry",
+        "is_full",
         "path",
     )
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, *, entry: Struct, bytes_max: int, size: int) -> None:
-        """`size` is the file's present size: the caller has listed the directory and knows it."""
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        base_offset: int,
+        *,
+        entry: Struct,
+        bytes_max: int,
+        size: int,
+        closing_count: int = 0,
+    ) -> None:
+        """`size` is the file's present size: the caller has listed the directory and knows it.
+
+        `closing_count` is how many slots are kept for entries that close the segment.
+        """
         self._disk = disk
         self.path = path
         self.base_offset = base_offset
@@ -53,6 +68,10 @@ class SparseIndex:
         self._written = size // entry.size
         self._page = b""
         self._page_number = -1
+        self._closing_count = closing_count
+        self.is_full = False
+        """Whether the segment must end. An attribute, because every append asks."""
+        self._judge_room()
 
     @property
     def entry_count(self) -> int:
@@ -107,6 +126,7 @@ class SparseIndex:
         self._pending += self.entry.pack(*values)
         if len(self._pending) >= PENDING_MAX:
             self.write_out()
+        self._judge_room()
 
     def write_out(self) -> None:
         """Put the waiting entries into the file; they are durable once it is synced."""
@@ -124,6 +144,7 @@ class SparseIndex:
             self._page_number = -1
         else:
             del self._pending[(count - self._written) * self.entry.size :]
+        self._judge_room()
 
     def reset(self) -> None:
         """Forget everything, also bytes of the file that are not whole entries."""
@@ -131,6 +152,10 @@ class SparseIndex:
         self.file().truncate(0)
         self._written = 0
         self._page_number = -1
+        self._judge_room()
+
+    def _judge_room(self) -> None:
+        self.is_full = self.entry_count >= self.entry_count_max - self._closing_count
 
     def move(self, path: str) -> None:
         """The file goes to another name; an open descriptor follows it."""

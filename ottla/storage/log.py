@@ -17,6 +17,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from struct import Struct
 from typing import NamedTuple
 
 from ottla.config import LogConfig
@@ -29,7 +30,7 @@ from ottla.errors import (
     OffsetOutOfRange,
     RecordListTooLarge,
 )
-from ottla.records import CRC_START, HEADER_SIZE, MAGIC, NO_TIMESTAMP, Batch, Codec, batches, crc32c, restamp
+from ottla.records import CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, Batch, Codec, batches, crc32c
 from ottla.storage import names
 from ottla.storage.atomic_file import directory_of
 from ottla.storage.batch_file import FileSlice
@@ -37,7 +38,7 @@ from ottla.storage.chores import DirectoryChores, SyncPlan
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.leader_epochs import LeaderEpochCache
 from ottla.storage.log_dir import LogDir
-from ottla.storage.offset_metadata import OffsetMetadata
+from ottla.storage.offset_metadata import UNKNOWN_POSITION, UNKNOWN_SEGMENT, OffsetMetadata
 from ottla.storage.partition_metadata import PartitionMetadata
 from ottla.storage.producer_append import TRANSACTION_VERSION_UNKNOWN
 from ottla.storage.producer_state import ProducerStateManager
@@ -55,6 +56,11 @@ log = logging.getLogger(__name__)
 
 READ_ENDS_MAX = 8
 """How many places are remembered up to which a log was read."""
+
+_stamp = Struct(">qii").pack_into
+"""Base offset, length and leader epoch: the head of a batch, up to what does not change."""
+# What a named tuple's constructor does, at half its price.
+_new_tuple = tuple.__new__
 
 
 class Isolation(IntEnum):
@@ -232,7 +238,7 @@ class Log:
             self._set_high_watermark(self.end)
         else:
             # Its place is the log's end for as long as both are the same, and is looked up when somebody reads.
-            self._high_watermark = OffsetMetadata(end_offset)
+            self._high_watermark = _new_tuple(OffsetMetadata, (end_offset, UNKNOWN_SEGMENT, UNKNOWN_POSITION))
         return True
 
     def _set_high_watermark(self, value: OffsetMetadata) -> None:
@@ -342,7 +348,8 @@ class Log:
         A batch of an idempotent producer that is already in the log is answered with the offsets it has there.
         `RAFT_LEADER` batches come with their offsets and epoch set, and there may be several.
         """
-        self._check_usable()
+        if self.is_closed or self.log_dir.failure is not None:
+            self._check_usable()
         if self._is_unsettled:
             self._settle()
         view = data if isinstance(data, memoryview) else memoryview(data)
@@ -416,17 +423,16 @@ class Log:
             config, size=size, max_timestamp=max_timestamp, last_offset=end_offset - 1, now_ms=now_ms
         ):
             return None
-        batch.base_offset = base_offset
-        batch.leader_epoch = leader_epoch
         entry = metadata = None
         if batch.producer_id >= 0:
+            batch.base_offset = base_offset
             entry = self.producers.producers.get(batch.producer_id)
             metadata = None if entry is None or batch.base_sequence < 0 else self.producers.next_of(entry, batch)
             if metadata is None:
                 return None
-        restamp(view, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+        _stamp(view, 0, base_offset, size - LOG_OVERHEAD, leader_epoch)
         try:
-            segment.append(view, (batch,))
+            segment.append_one(view, end_offset - 1, max_timestamp)
             self._batches_end = self.log_end_offset = end_offset
             if entry is not None and metadata is not None:
                 entry.add_batch(batch.producer_epoch, metadata)

@@ -38,11 +38,6 @@ class OffsetIndex(SparseIndex):
             self._last_offset = self.base_offset + (self.raw(count - 1)[0] if count else 0)
         return self._last_offset
 
-    @property
-    def is_full(self) -> bool:
-        # Asked at every append, so without a detour over other properties.
-        return self._written + (len(self._pending) >> 3) >= self.bytes_max >> 3
-
     def entry_at(self, slot: int) -> OffsetPosition:
         relative, position = self.raw(slot)
         return OffsetPosition(self.base_offset + relative, position)

@@ -184,15 +184,18 @@ class Segment:
 
     def should_roll(self, config: LogConfig, *, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether a new segment must begin before these batches are appended."""
-        if self.size > config.segment_size_max - size:
-            return True
-        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
-            return True
-        if self.offset_index.is_full or self.time_index.is_full:
+        if (
+            self.size > config.segment_size_max - size
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+            or self.offset_index.is_full
+            or self.time_index.is_full
+        ):
             return True
         if self.size == 0:
             return False
-        since = self.first_batch_timestamp
+        since = self._rolling_timestamp
+        if since is None or since < 0:
+            since = self.first_batch_timestamp
         waited_ms = now_ms - self.created_ms if since is None else max_timestamp - since
         return waited_ms > config.max_segment_ms - self.roll_jitter_ms
 
@@ -208,6 +211,17 @@ class Segment:
         for batch in batches:
             self._index(position, batch)
             position += batch.size
+
+    def append_one(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """`append` of one batch, whose last offset `should_roll` has found to fit."""
+        position = self.size
+        size = len(data)
+        (self._file or self.file()).write_at(position, data)
+        self.size = position + size
+        maximum = self._max_timestamp
+        if maximum is None or max_timestamp > maximum[0] or self._bytes_since_entry > self._index_interval_bytes:
+            self._index_one(position, last_offset, max_timestamp)
+        self._bytes_since_entry += size
 
     def on_become_inactive(self) -> None:
         """The last entry of the time index, and no spare room at the file's end: nothing more will be appended."""
@@ -388,16 +402,17 @@ class Segment:
 
     def _index(self, position: int, batch: Batch) -> None:
         """Add entries for a batch if it is due one: the same rule for a batch appended and for one found."""
+        self._index_one(position, batch.base_offset + batch.last_offset_delta, batch.max_timestamp)
+        self._bytes_since_entry += batch.size
+
+    def _index_one(self, position: int, last_offset: int, max_timestamp: int) -> None:
         maximum = self._max_timestamp or self.max_timestamp
-        if batch.max_timestamp > maximum[0]:
-            self._max_timestamp = maximum = TimestampOffset(
-                batch.max_timestamp, batch.base_offset + batch.last_offset_delta
-            )
+        if max_timestamp > maximum[0]:
+            self._max_timestamp = maximum = TimestampOffset(max_timestamp, last_offset)
         if self._bytes_since_entry > self._index_interval_bytes:
-            self.offset_index.append(batch.last_offset, position)
+            self.offset_index.append(last_offset, position)
             self.time_index.append(*maximum)
             self._bytes_since_entry = 0
-        self._bytes_since_entry += batch.size
 
     def _finish_indexes(self) -> None:
         self.time_index.append(*self.max_timestamp)

@@ -28,7 +28,7 @@ class TimeIndex(SparseIndex):
     __slots__ = ("_last_entry",)
 
     def __init__(self, disk: Disk, path: str, base_offset: int, *, bytes_max: int, size: int = 0) -> None:
-        super().__init__(disk, path, base_offset, entry=ENTRY, bytes_max=bytes_max, size=size)
+        super().__init__(disk, path, base_offset, entry=ENTRY, bytes_max=bytes_max, size=size, closing_count=1)
         self._last_entry: TimestampOffset | None = None
 
     @property
@@ -38,11 +38,6 @@ class TimeIndex(SparseIndex):
             count = self.entry_count
             self._last_entry = self.entry_at(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
         return self._last_entry
-
-    @property
-    def is_full(self) -> bool:
-        """One slot is kept for the entry that closes the segment."""
-        return self._written + len(self._pending) // 12 >= self.bytes_max // 12 - 1
 
     def entry_at(self, slot: int) -> TimestampOffset:
         timestamp, relative = self.raw(slot)

@@ -53,7 +53,10 @@ class SystemFile:
 
     def write_at(self, position: int, data: Buffer) -> None:
         written = os.pwrite(self._fd, data, position)
-        rest = memoryview(data).cast("B")
+        view = memoryview(data)
+        if written == view.nbytes:
+            return
+        rest = view.cast("B")
         while written < len(rest):  # a short write: the next call says why, or finishes
             written += os.pwrite(self._fd, rest[written:], position + written)
 
