@@ -10,6 +10,7 @@ from ottla.coordinator.group.family import Family, Replay
 from ottla.coordinator.group.group import Group, GroupType
 from ottla.coordinator.group.metrics import GroupMetrics
 from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.streams import StreamsGroups
 from ottla.coordinator.record import CoordinatorRecord, EndMarker, Producer
 from ottla.coordinator.shard import ShardContext
 from ottla.errors import GroupIdNotFound, KafkaError
@@ -42,7 +43,8 @@ class GroupShard:
         """All groups of all families by id."""
         self.offsets = Offsets(self)
         self.classic = ClassicGroups(self)
-        self.families: list[Family] = [self.offsets, self.classic]
+        self.streams = StreamsGroups(self)
+        self.families: list[Family] = [self.offsets, self.classic, self.streams]
         self._replays: dict[int, Replay] = {}
         for family in self.families:
             self._replays.update(family.replays)

@@ -65,6 +65,8 @@ SERVED: dict[str, frozenset[str]] = {
             "PushTelemetry",
             "SaslAuthenticate",
             "SaslHandshake",
+            "StreamsGroupDescribe",
+            "StreamsGroupHeartbeat",
             "SyncGroup",
             "TxnOffsetCommit",
             "UnregisterBroker",
