@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RETRY_MS = 100
-"""After how long what has failed is tried again."""
+RETRY_MS, RETRY_MAX_MS = 10, 1000
+"""After how long what has failed is tried again, at first and in the end: each time twice as long as before."""
 _RETRIABLE = frozenset(
     error.code
     for error in (
@@ -61,13 +61,20 @@ _FENCED = frozenset([InvalidProducerEpoch.code, TransactionCoordinatorFenced.cod
 class _Ending:
     """One prepared transaction, and the partitions that have no marker yet."""
 
-    __slots__ = ("remaining", "shard", "transaction", "transactional_id")
+    __slots__ = ("_retry_ms", "remaining", "shard", "transaction", "transactional_id")
 
     def __init__(self, shard: TransactionShard, transactional_id: str, transaction: Transaction) -> None:
         self.shard = shard
         self.transactional_id = transactional_id
         self.transaction = transaction
         self.remaining = dict.fromkeys(transaction.partitions)
+        self._retry_ms = RETRY_MS
+
+    def next_retry_ms(self) -> int:
+        """How long to wait before the next try."""
+        retry_ms = self._retry_ms
+        self._retry_ms = min(retry_ms * 2, RETRY_MAX_MS)
+        return retry_ms
 
     @property
     def is_current(self) -> bool:
@@ -147,7 +154,7 @@ class Completions:
                     "current coordinator epoch %d", self._name, ending.transactional_id, partition, name,
                     ending.shard.context.leader_epoch)  # fmt: skip
         if ending.remaining:
-            self._world.tasks.later(RETRY_MS, lambda: self._send(ending))
+            self._world.tasks.later(ending.next_retry_ms(), lambda: self._send(ending))
         else:
             self._complete(ending)
 
@@ -171,7 +178,7 @@ class Completions:
         except KafkaError as error:
             log.info("[%s] Not available to append the completion of %s: %s; retry appending", self._name,
                      ending.transactional_id, error)  # fmt: skip
-            self._world.tasks.later(RETRY_MS, lambda: self._retry(ending))
+            self._world.tasks.later(ending.next_retry_ms(), lambda: self._retry(ending))
 
     def _retry(self, ending: _Ending) -> None:
         if ending.is_current:

@@ -266,6 +266,9 @@ class TransactionShard:
             return
         assert isinstance(value, TransactionLogValue), f"{value} is no value of __transaction_state"
         transaction = Transaction.from_record(value)
+        if record.version == 0:  # which does not have the id before, and a producer may come back with it
+            known = self.transactions.get(transactional_id, transaction)
+            transaction = transaction._replace(previous_producer_id=known.producer_id)
         self.transactions[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
             if transactional_id not in self.ongoing:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.coordinator.transaction import STATE_BY_NAME, Transaction
-from ottla.errors import InvalidRegularExpression
+from ottla.errors import InvalidRegularExpression, KafkaError
 from ottla.server.context import RequestContext
 from ottla.server.promises import gathered, mapped
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from ottla.world import Promise
 
 API_KEY = 66
-NO_DURATION = -1
 
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> Promise[ListTransactionsResponse]:
@@ -31,6 +30,10 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> Promise
         )
 
     return mapped(tasks, gathered(tasks, found), response)
+
+
+def failed(request: ListTransactionsRequest, error: KafkaError, version: int) -> ListTransactionsResponse:
+    return ListTransactionsResponse(error_code=error.code)
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[str, Transaction], bool]:
@@ -56,8 +59,10 @@ def _matches(pattern: str | None) -> Callable[[str], bool] | None:
         return None
     import re2
 
+    options = re2.Options()
+    options.log_errors = False
     try:
-        compiled = re2.compile(pattern)
+        compiled = re2.compile(pattern, options)
     except re2.error as error:
         raise InvalidRegularExpression(
             f"Transaction ID pattern `{pattern}` is not a valid regular expression: {error}."
