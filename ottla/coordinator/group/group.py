@@ -26,10 +26,10 @@ class Caller(NamedTuple):
 class GroupType(Enum):
     """The protocol that a group runs; the values are what ListGroups tells."""
 
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
-    SHARE = "Share"
-    STREAMS = "Streams"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
 
 
 class Group(ABC):

@@ -12,7 +12,7 @@ from ottla.world import Promise
 
 API_KEY = 16
 
-TYPES = {type_.value.lower(): type_ for type_ in GroupType}
+TYPES = {type_.value: type_ for type_ in GroupType}
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> Promise[ListGroupsResponse]:

@@ -109,7 +109,7 @@ class ClassicGroups:
         if group is not None:
             records = group.tombstones()
             log.info("[%s] [GroupId %s] Converted the empty %s group to a classic group", self.shard.name, group_id,
-                     group.type.value.lower())  # fmt: skip
+                     group.type.value)  # fmt: skip
         made = ClassicGroup(group_id, now_ms=self.shard.context.world.clock.now_ms())
         result = self._joins.join(made, request, caller, answer)
         assert not result.records, "a new group waits for more members, and writes nothing yet"
