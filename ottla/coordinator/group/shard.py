@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ottla.config import BrokerConfig
 from ottla.coordinator.group.classic import ClassicGroups
+from ottla.coordinator.group.consumer import ConsumerGroups
 from ottla.coordinator.group.family import Family, Replay
 from ottla.coordinator.group.group import Group, GroupType
 from ottla.coordinator.group.metrics import GroupMetrics
 from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.share import ShareGroups
 from ottla.coordinator.group.streams import StreamsGroups
 from ottla.coordinator.record import CoordinatorRecord, EndMarker, Producer
 from ottla.coordinator.shard import ShardContext
@@ -43,8 +45,10 @@ class GroupShard:
         """All groups of all families by id."""
         self.offsets = Offsets(self)
         self.classic = ClassicGroups(self)
+        self.consumer = ConsumerGroups(self)
         self.streams = StreamsGroups(self)
-        self.families: list[Family] = [self.offsets, self.classic, self.streams]
+        self.share = ShareGroups(self)
+        self.families: list[Family] = [self.offsets, self.classic, self.consumer, self.streams, self.share]
         self._replays: dict[int, Replay] = {}
         for family in self.families:
             self._replays.update(family.replays)

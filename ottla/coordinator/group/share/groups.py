@@ -1,0 +1,484 @@
+"""`ShareGroups`: the family of share groups: heartbeats, assignments, and the state of their partitions (KIP-932).
+
+A member says what it wants to read; the coordinator says what it gets, and may give a partition to several. Nobody
+waits for anybody: a new assignment holds from the next heartbeat on. A partition is given to members once its state
+exists, which the one who asks this family sees to: a heartbeat may answer with partitions whose state is to be made
+(`Wanted`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.config import BrokerConfig, GroupConfig
+from ottla.coordinator.group.assignors import NO_PARTITIONS, Assignment, HashOrder, same_partitions, uuid_hash
+from ottla.coordinator.group.family import Replay
+from ottla.coordinator.group.group import Caller
+from ottla.coordinator.group.share import records, simple_assignor
+from ottla.coordinator.group.share.group import NO_STATE, ShareGroup
+from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from ottla.coordinator.group.share.offsets import ShareOffsets
+from ottla.coordinator.group.share.state_topics import StateTopic, StateTopics
+from ottla.coordinator.group.topic_hash import TopicHashes
+from ottla.coordinator.record import CoordinatorRecord, EndMarker, Producer
+from ottla.errors import GroupIdNotFound, GroupMaxSizeReached, UnknownMemberId
+from ottla.machine import Result
+from ottla.metadata import GROUP, Delta
+from ottla.types import Uuid
+from ottla.wire.coordinator.share_group import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    TopicPartitionsInfo,
+)
+from ottla.wire.messages.share_group_describe import DescribedGroup
+from ottla.wire.messages.share_group_heartbeat import Assignment as HeartbeatAssignment
+from ottla.wire.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.shard import GroupShard
+
+log = logging.getLogger(__name__)
+
+REFRESH_MS = 2**31 - 1
+"""After how long the topics are looked at again though nothing was told of them: Kafka's, which is never."""
+
+
+class Wanted(NamedTuple):
+    """Partitions whose state is to be made before they can be assigned."""
+
+    state_epoch: int
+    topics: Mapping[Uuid, Collection[int]]
+
+
+class Heartbeat(NamedTuple):
+    """The answer to a heartbeat, and what has to happen besides."""
+
+    response: ShareGroupHeartbeatResponse
+    wanted: Wanted | None = None
+
+
+class ShareGroups:
+    """See the module and `Family`."""
+
+    def __init__(self, shard: GroupShard) -> None:
+        self.shard = shard
+        self.context = shard.context
+        self._hashes = TopicHashes()
+        self._known_settings: dict[str, tuple[Mapping[str, str] | None, BrokerConfig, GroupConfig]] = {}
+        """With what they were made from. Groups without settings of their own have those of the empty name."""
+        self.offsets = ShareOffsets(self)
+        self.replays: Mapping[int, Replay] = {
+            10: self._replay_member,
+            11: self._replay_group,
+            12: self._replay_target_epoch,
+            13: self._replay_target,
+            14: self._replay_current,
+            15: self._replay_state_topics,
+        }
+
+    # Finding
+
+    def find(self, group_id: str) -> ShareGroup:
+        """The group; `GroupIdNotFound` when there is none, or it is of another protocol."""
+        group = self.shard.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFound(f"Group {group_id} not found.")
+        if not isinstance(group, ShareGroup):
+            raise GroupIdNotFound(f"Group {group_id} is not a share group.")
+        return group
+
+    def find_or_new(self, group_id: str) -> ShareGroup:
+        """The group, or an empty one that nobody knows yet."""
+        if group_id not in self.shard.groups:
+            return ShareGroup(group_id, self.context.undo)
+        return self.find(group_id)
+
+    def settings(self, group_id: str) -> GroupConfig:
+        """A group's settings as they are now; made again only where they or the broker's have changed."""
+        overrides, broker = self.context.image.configs.get((GROUP, group_id)), self.shard.config
+        key = "" if overrides is None else group_id
+        known = self._known_settings.get(key)
+        if known is None or known[0] is not overrides or known[1] is not broker:
+            known = (overrides, broker, GroupConfig.of(overrides or {}, broker))
+            self._known_settings[key] = known
+        return known[2]
+
+    # Members
+
+    def heartbeat(self, request: ShareGroupHeartbeatRequest, caller: Caller) -> Result[Heartbeat]:
+        """A member joins, stays or leaves."""
+        group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
+        if epoch == LEAVE_EPOCH:
+            return self._leave(group_id, member_id)
+        group = self.find_or_new(group_id) if epoch == JOIN_EPOCH else self._found_for_heartbeat(group_id)
+        known = group.members.get(member_id)
+        if known is None:
+            self._check_room(group)
+            if epoch != JOIN_EPOCH:
+                raise UnknownMemberId(f"Member {member_id} is not a member of group {group_id}.")
+        member = known or ShareMember(member_id)
+        member.check_epoch(epoch)
+        if epoch == JOIN_EPOCH:
+            log.info("[%s] [GroupId %s] Member %s joins the share group using the share protocol.",
+                     self.shard.name, group_id, member_id)  # fmt: skip
+        return _Beat(self, group, member, known, request, caller).run()
+
+    def _found_for_heartbeat(self, group_id: str) -> ShareGroup:
+        if group_id not in self.shard.groups:
+            raise GroupIdNotFound(f"Share group {group_id} not found.")
+        return self.find(group_id)
+
+    def _check_room(self, group: ShareGroup) -> None:
+        most = self.shard.config.group_share_max_size
+        if len(group.members) >= most:
+            raise GroupMaxSizeReached(f"The share group has reached its maximum capacity of {most} members.")
+
+    def _leave(self, group_id: str, member_id: str) -> Result[Heartbeat]:
+        group = self.find(group_id)
+        group.member(member_id)
+        log.info("[%s] [GroupId %s] Member %s left the share group.", self.shard.name, group_id,
+                 member_id)  # fmt: skip
+        response = ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVE_EPOCH)
+        return Result(Heartbeat(response), self._without(group, member_id))
+
+    def _without(self, group: ShareGroup, member_id: str) -> list[CoordinatorRecord]:
+        """The records of a group that a member has left."""
+        self.context.timers.cancel(_session(group.group_id, member_id))
+        names = group.topic_names(without=member_id)
+        found = records.member_tombstones(group.group_id, member_id)
+        found.append(records.epoch(group.group_id, group.epoch + 1, self.metadata_hash(names)))
+        return found
+
+    def _expire(self, group_id: str, member_id: str) -> Result[None]:
+        group = self.shard.groups.get(group_id)
+        if not isinstance(group, ShareGroup) or member_id not in group.members:
+            return Result(None)
+        log.info("[%s] [GroupId %s] Member %s fenced from the group because the member session "
+                 "expired.", self.shard.name, group_id, member_id)  # fmt: skip
+        return Result(None, self._without(group, member_id))
+
+    def watch_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        self.context.timers.schedule(
+            _session(group_id, member_id), timeout_ms, lambda: self._expire(group_id, member_id)
+        )
+
+    def metadata_hash(self, topics: Iterable[str]) -> int:
+        return self._hashes.group_hash(topics, self.context.image)
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        try:
+            return self.find(group_id).describe(self.context.image)
+        except GroupIdNotFound as error:
+            return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
+
+    # Replay
+
+    def _persisted(self, group_id: str, value: object) -> ShareGroup | None:
+        """The group that a record is about, made if need be; None for a tombstone of one that is not there."""
+        group = self.shard.groups.get(group_id)
+        if group is None and value is not None:
+            group = self.shard.groups[group_id] = ShareGroup(group_id, self.context.undo)
+        assert group is None or isinstance(group, ShareGroup), f"{group_id} is not a share group"
+        return group
+
+    def _replay_member(
+        self, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue | None, producer: Producer | None
+    ) -> None:
+        group = self._persisted(key.group_id, value)
+        if group is None:
+            return
+        if value is None:
+            group.members.pop(key.member_id, None)
+            return
+        group.members[key.member_id] = replace(
+            group.members.get(key.member_id) or ShareMember(key.member_id),
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topic_names=frozenset(value.subscribed_topic_names),
+        )
+
+    def _replay_group(
+        self, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None, producer: Producer | None
+    ) -> None:
+        group = self._persisted(key.group_id, value)
+        if group is None:
+            return
+        if value is None:
+            del self.shard.groups[key.group_id]
+            return
+        undo = self.context.undo
+        undo.assign(group, "epoch", value.epoch)
+        undo.assign(group, "metadata_hash", value.metadata_hash)
+
+    def _replay_target_epoch(
+        self,
+        key: ShareGroupTargetAssignmentMetadataKey,
+        value: ShareGroupTargetAssignmentMetadataValue | None,
+        producer: Producer | None,
+    ) -> None:
+        group = self._persisted(key.group_id, value)
+        if group is not None:
+            undo = self.context.undo
+            undo.assign(group, "assignment_epoch", -1 if value is None else value.assignment_epoch)
+            undo.assign(group, "assignment_ms", 0 if value is None else value.assignment_timestamp)
+
+    def _replay_target(
+        self,
+        key: ShareGroupTargetAssignmentMemberKey,
+        value: ShareGroupTargetAssignmentMemberValue | None,
+        producer: Producer | None,
+    ) -> None:
+        group = self._persisted(key.group_id, value)
+        if group is None:
+            return
+        if value is None:
+            group.targets.pop(key.member_id, None)
+        else:
+            group.targets[key.member_id] = {one.topic_id: tuple(one.partitions) for one in value.topic_partitions}
+
+    def _replay_current(
+        self,
+        key: ShareGroupCurrentMemberAssignmentKey,
+        value: ShareGroupCurrentMemberAssignmentValue | None,
+        producer: Producer | None,
+    ) -> None:
+        group = self._persisted(key.group_id, value)
+        if group is None:
+            return
+        known = group.members.get(key.member_id)
+        if value is not None:
+            group.members[key.member_id] = replace(
+                known or ShareMember(key.member_id),
+                epoch=value.member_epoch,
+                previous_epoch=value.previous_member_epoch,
+                assigned={one.topic_id: tuple(one.partitions) for one in value.assigned_partitions},
+            )
+        elif known is not None:
+            group.members[key.member_id] = replace(
+                known, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NO_PARTITIONS
+            )
+
+    def _replay_state_topics(
+        self,
+        key: ShareGroupStatePartitionMetadataKey,
+        value: ShareGroupStatePartitionMetadataValue | None,
+        producer: Producer | None,
+    ) -> None:
+        group = self._persisted(key.group_id, value)
+        if group is None:
+            return
+        topics = NO_STATE
+        if value is not None:
+            now_ms = self.context.world.clock.now_ms()
+            topics = StateTopics(
+                _topics(value.initializing_topics, now_ms),
+                _topics(value.initialized_topics, now_ms),
+                frozenset(one.topic_id for one in value.deleting_topics),
+            )
+        self.context.undo.assign(group, "state_topics", topics)
+
+    def replay_marker(self, marker: EndMarker) -> None:
+        """Share groups have no transactions."""
+
+    # What the shard tells
+
+    def on_loaded(self) -> None:
+        for group in self.all_groups():
+            log.info("[%s] Loaded share group %s with %d members.", self.shard.name,
+                     group.group_id, len(group.members))  # fmt: skip
+            timeout_ms = self.settings(group.group_id).share_session_timeout_ms
+            for member_id in group.members:
+                self.watch_session(group.group_id, member_id, timeout_ms)
+
+    def on_unloaded(self) -> None:
+        """Nobody waits for an answer."""
+
+    def on_metadata(self, delta: Delta) -> None:
+        """Topics that changed are looked at with the next heartbeat; the state of deleted ones is forgotten."""
+        names = {change.new.name for change in delta.changed_topics.values()}
+        gone = {topic.name for topic in delta.deleted_topics.values()}
+        for name in gone:
+            self._hashes.forget(name)
+        if not (names or gone):
+            return
+        for group in self.all_groups():
+            if any(group.is_subscribed_to(name) for name in names | gone):
+                group.request_refresh()
+        deleted = set(delta.deleted_topics)
+        if any(group.state_topics.has_any_of(deleted) for group in self.all_groups()):
+            # As a decision of its own: a time-out that is due at once, and tried again when it cannot be written.
+            self.context.timers.schedule(
+                ("share-state-of-deleted-topics", self.context.image.offset),
+                0,
+                lambda: self.offsets.forget_topics(deleted),
+            )
+
+    def all_groups(self) -> list[ShareGroup]:
+        return [group for group in self.shard.groups.values() if isinstance(group, ShareGroup)]
+
+
+class _Beat:
+    """One heartbeat of a member that stays, or joins."""
+
+    def __init__(
+        self,
+        family: ShareGroups,
+        group: ShareGroup,
+        member: ShareMember,
+        known: ShareMember | None,
+        request: ShareGroupHeartbeatRequest,
+        caller: Caller,
+    ) -> None:
+        self._family = family
+        self._group = group
+        self._before = member
+        self._is_known = known is not None
+        self._request = request
+        self._records: list[CoordinatorRecord] = []
+        self._epoch = group.epoch
+        names = request.subscribed_topic_names
+        self._member = replace(
+            member,
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            topic_names=member.topic_names if names is None else frozenset(names),
+            client_id=caller.client_id,
+            client_host=caller.client_host,
+        )
+
+    def run(self) -> Result[Heartbeat]:
+        family, group, request = self._family, self._group, self._request
+        context = family.context
+        settings = family.settings(group.group_id)
+        now_ms = context.world.clock.now_ms()
+        is_bumped = self._note_subscription()
+        if group.assignment_epoch >= group.epoch and group.has_unassigned_state:
+            is_bumped = True
+        names: set[str] | None = None
+        if is_bumped or group.has_expired_metadata(now_ms):
+            names = group.topic_names(self._member)
+            is_bumped = self._bump(names, now_ms, is_bumped=is_bumped)
+        target_epoch, target = self._target(settings.share_assignment_interval_ms, now_ms)
+        self._reconcile(target_epoch, target, is_bumped=is_bumped)
+        family.watch_session(group.group_id, self._member.member_id, settings.share_session_timeout_ms)
+        response = ShareGroupHeartbeatResponse(
+            member_id=self._member.member_id,
+            member_epoch=self._member.epoch,
+            heartbeat_interval_ms=settings.share_heartbeat_interval_ms,
+        )
+        is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
+        if is_full or not same_partitions(self._before.assigned, self._member.assigned):
+            response.assignment = HeartbeatAssignment(
+                [TopicPartitions(topic_id, list(one)) for topic_id, one in self._member.assigned.items()]
+            )
+        wanted = self._wanted(names, now_ms)
+        return Result(Heartbeat(response, wanted), self._records)
+
+    def _note_subscription(self) -> bool:
+        """Write what the member has told anew; whether it wants other topics."""
+        if self._is_known and self._member == self._before:
+            return False
+        self._records.append(records.subscription(self._group.group_id, self._member))
+        if self._member.topic_names == self._before.topic_names:
+            return False
+        log.info("[%s] [GroupId %s] Member %s updated its subscribed topics to: %s.",
+                 self._family.shard.name, self._group.group_id, self._member.member_id,
+                 sorted(self._member.topic_names))  # fmt: skip
+        return True
+
+    def _bump(self, names: set[str], now_ms: int, *, is_bumped: bool) -> bool:
+        """Begin a new group epoch if there is reason to."""
+        group = self._group
+        metadata_hash = self._family.metadata_hash(names)
+        if metadata_hash != group.metadata_hash:
+            is_bumped = True
+        if is_bumped:
+            self._epoch += 1
+            self._records.append(records.epoch(group.group_id, self._epoch, metadata_hash))
+            log.info("[%s] [GroupId %s] Bumped group epoch to %d with metadata hash %d.",
+                     self._family.shard.name, group.group_id, self._epoch, metadata_hash)  # fmt: skip
+        group.refresh_ms, group.refresh_epoch = now_ms + REFRESH_MS, self._epoch
+        return is_bumped
+
+    def _target(self, interval_ms: int, now_ms: int) -> tuple[int, Assignment]:
+        """The epoch of the target assignment, and what the member should read; computed anew where it is time to."""
+        group, member_id = self._group, self._member.member_id
+        is_early = group.assignment_ms != 0 and interval_ms != 0 and now_ms < group.assignment_ms + interval_ms
+        if group.assignment_epoch >= self._epoch or is_early:
+            return group.assignment_epoch, group.targets.get(member_id, NO_PARTITIONS)
+        initialized = group.state_topics.initialized
+        assigned = simple_assignor.assign(
+            {**group.members, member_id: self._member},
+            group.targets,
+            {topic_id: topic.partitions for topic_id, topic in initialized.items()},
+            self._family.context.image,
+        )
+        for one, assignment in assigned.items():
+            before = group.targets.get(one)
+            if before is None or not same_partitions(before, assignment):
+                self._records.append(records.target(group.group_id, one, assignment))
+        self._records.append(records.target_epoch(group.group_id, self._epoch, now_ms))
+        log.info("[%s] [GroupId %s] Computed a new target assignment for epoch %d with '%s' "
+                 "assignor.", self._family.shard.name, group.group_id, self._epoch, simple_assignor.NAME)  # fmt: skip
+        return self._epoch, assigned.get(member_id, NO_PARTITIONS)
+
+    def _reconcile(self, target_epoch: int, target: Assignment, *, is_bumped: bool) -> None:
+        """Give the member what it should have; there is nothing to wait for."""
+        member = self._member
+        if member.epoch == target_epoch and not is_bumped:
+            return
+        by_name = self._family.context.image.topics.by_name
+        wanted = {by_name[name].id for name in member.topic_names if name in by_name}
+        assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in wanted}
+        if member.epoch != target_epoch:
+            member = replace(member, assigned=assigned, epoch=target_epoch, previous_epoch=member.epoch)
+        elif not same_partitions(member.assigned, assigned):
+            member = replace(member, assigned=assigned)
+        if member != self._member:
+            self._member = member
+            self._records.append(records.current(self._group.group_id, member))
+
+    def _wanted(self, names: set[str] | None, now_ms: int) -> Wanted | None:
+        """The partitions whose state is to be made now; `names` are the members' topics where they may be others."""
+        group, context = self._group, self._family.context
+        retry_ms = self._family.shard.config.group_share_initialize_retry_interval_ms
+        if names is None:
+            if group.is_complete(context.image.topics):
+                return None
+            names = group.topic_names()
+        missing = group.state_topics.missing(sorted(names), context.image, now_ms=now_ms, retry_ms=retry_ms)
+        if not missing:
+            group.note_complete(context.image.topics)
+            return None
+        topics = group.state_topics.begun(missing)
+        self._records.append(records.state_topics(group.group_id, topics, context.image))
+        return Wanted(self._epoch, {topic_id: sorted(topic.partitions) for topic_id, topic in missing.items()})
+
+
+def _session(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return ("share-session", group_id, member_id)
+
+
+def _topics(infos: Iterable[TopicPartitionsInfo], now_ms: int) -> dict[Uuid, StateTopic]:
+    by_id = {one.topic_id: one for one in infos}
+    return {
+        topic_id: StateTopic(by_id[topic_id].topic_name, frozenset(by_id[topic_id].partitions), now_ms)
+        for topic_id in HashOrder(uuid_hash, by_id)
+    }
