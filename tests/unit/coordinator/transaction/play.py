@@ -197,8 +197,8 @@ class Play:
             f"{one.transactional_id}: "
             + (
                 _code(one.error_code)
-                or f"{one.transaction_state} {one.producer_id}/{one.producer_epoch} timeout={one.transaction_timeout_ms} "
-                f"start={self._time(one.transaction_start_time_ms)} "
+                or f"{one.transaction_state} {one.producer_id}/{one.producer_epoch} "
+                f"timeout={one.transaction_timeout_ms} start={self._time(one.transaction_start_time_ms)} "
                 f"[{' '.join(f'{topic.topic}-{index}' for topic in one.topics for index in topic.partitions)}]"
             )
             for one in found
