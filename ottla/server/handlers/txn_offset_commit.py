@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.coordinator import Producer
+from ottla.coordinator import Producer, coordinator_error
 from ottla.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, KafkaError
 from ottla.server.context import RequestContext
 from ottla.server.group_requests import UNKNOWN_PARTITION, check_group_id
-from ottla.server.promises import mapped
+from ottla.server.promises import chained, mapped
+from ottla.server.verification import verify_offsets
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -24,7 +25,7 @@ LOADING_VERSION = 2
 def handle(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Promise[TxnOffsetCommitResponse]:
-    """Partitions that do not exist are refused, the others stored."""
+    """Partitions that do not exist are refused, the others stored when the transaction is known to be open."""
     refused: list[TxnOffsetCommitResponseTopic] = []
     known = []
     for topic in request.topics:
@@ -53,16 +54,27 @@ def handle(
         request.group_instance_id,
         known,
     )
-    answer: Promise[TxnOffsetCommitResponse] = context.broker.groups.write(
-        request.group_id,
-        "TxnOffsetCommit",
-        lambda shard: shard.offsets.commit_in_transaction(commit, version),
-        producer=Producer(request.producer_id, request.producer_epoch),
-    )
-    return mapped(context.broker.world.tasks, answer, lambda response: _merged(refused, response))
+    broker = context.broker
+    tasks = broker.world.tasks
+    producer = Producer(request.producer_id, request.producer_epoch)
+
+    def write(guard: object | None) -> Promise[TxnOffsetCommitResponse]:
+        return broker.groups.write(
+            request.group_id,
+            "TxnOffsetCommit",
+            lambda shard: shard.offsets.commit_in_transaction(commit, version),
+            producer=producer,
+            guard=guard,
+        )
+
+    index = broker.groups.index_of(request.group_id)
+    verified = verify_offsets(broker, request.transactional_id, producer, index, version=version)
+    answer: Promise[TxnOffsetCommitResponse] = chained(tasks, verified, write)
+    return mapped(tasks, answer, lambda response: _merged(refused, response))
 
 
 def failed(request: TxnOffsetCommitRequest, error: KafkaError, version: int) -> TxnOffsetCommitResponse:
+    error = coordinator_error(error)
     if version < LOADING_VERSION and isinstance(error, CoordinatorLoadInProgress):
         error = CoordinatorNotAvailable()
     return TxnOffsetCommitResponse(
