@@ -4,10 +4,22 @@
 for each protocol, and the offsets. See README.md.
 """
 
+from ottla.coordinator.group.consumer import assignor_names, check_consumer_protocol
 from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.coordinator.group.family import Family
 from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupType
 from ottla.coordinator.group.metrics import GroupMetrics
 from ottla.coordinator.group.shard import GroupShard
 
-__all__ = ["Caller", "CommitCheck", "Family", "Group", "GroupCoordinator", "GroupMetrics", "GroupShard", "GroupType"]
+__all__ = [
+    "Caller",
+    "CommitCheck",
+    "Family",
+    "Group",
+    "GroupCoordinator",
+    "GroupMetrics",
+    "GroupShard",
+    "GroupType",
+    "assignor_names",
+    "check_consumer_protocol",
+]

@@ -14,3 +14,5 @@ class GroupMetrics:
     offset_deletions: int = 0
     completed_rebalances: int = 0
     """Of classic groups."""
+    consumer_rebalances: int = 0
+    """New epochs of consumer groups."""

@@ -28,6 +28,8 @@ SERVED: dict[str, frozenset[str]] = {
             "AlterConfigs",
             "AlterPartitionReassignments",
             "ApiVersions",
+            "ConsumerGroupDescribe",
+            "ConsumerGroupHeartbeat",
             "CreatePartitions",
             "CreateTopics",
             "DeleteGroups",
