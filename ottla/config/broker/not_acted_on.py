@@ -29,6 +29,14 @@ _FAMILIES = (
 )
 _ACTED_ON = frozenset(
     {
+        "group.initial.rebalance.delay.ms",
+        "group.max.session.timeout.ms",
+        "group.max.size",
+        "group.min.session.timeout.ms",
+        "offsets.commit.timeout.ms",
+        "offsets.retention.check.interval.ms",
+        "offsets.retention.minutes",
+        "offsets.topic.compression.codec",
         "offsets.topic.num.partitions",
         "offsets.topic.replication.factor",
         "offsets.topic.segment.bytes",
@@ -82,7 +90,6 @@ _SINGLE = frozenset(
         "num.recovery.threads.per.data.dir",
         "num.replica.alter.log.dirs.threads",
         "num.replica.fetchers",
-        "offset.metadata.max.bytes",
         "principal.builder.class",
         "producer.purgatory.purge.interval.requests",
         "queued.max.request.bytes",

@@ -16,6 +16,7 @@ from ottla.coordinator.shard import ShardLog
 from ottla.errors import KafkaError
 from ottla.machine import Result
 from ottla.metadata import Delta, Image
+from ottla.records import Codec
 from ottla.types import Uuid
 from ottla.wire.coordinator import GROUP
 from ottla.world import NodeWorld, Promise
@@ -48,6 +49,7 @@ class GroupCoordinator:
             log_of,
             image,
             write_timeout_ms=lambda: config().offsets_commit_timeout_ms,
+            codec=Codec.of_id(config().offsets_topic_compression_codec),
         )
 
     def index_of(self, group_id: str) -> int:
