@@ -10,7 +10,6 @@ Filled and asked by `cleaner`, a batch at a time: the loops inside are C's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 
 DIGEST_SIZE = 16
 
@@ -67,4 +66,6 @@ class OffsetMap:
 
 
 def _codes(keys: Sequence[bytes]) -> list[bytes]:
+    from hashlib import blake2b  # it loads OpenSSL, which a start has no use for
+
     return [key if len(key) < DIGEST_SIZE else blake2b(key).digest()[:DIGEST_SIZE] for key in keys]

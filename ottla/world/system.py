@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import random
-import shutil
 import threading
 import time
 from collections.abc import Sequence
@@ -182,6 +181,8 @@ class SystemDisk:
         os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
+        import shutil  # with its archive formats it takes as long to load as all of this package
+
         while True:
             try:
                 shutil.rmtree(path)
