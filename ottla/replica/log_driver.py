@@ -83,12 +83,23 @@ class LogDriver:
         for task in self._running:
             task.cancel()
         self._running.clear()
+        if self._logs.cleaner is not None:
+            self._logs.cleaner.stop()
         for one in self._open_logs():
-            if not one.log_dir.is_offline:
-                await self._sync(
-                    one.log_dir, f"flushing {one.partition}", partial(one.plan_flush, including_active=True)
-                )
+            if one.log_dir.is_offline:
+                continue
+            flushing = f"flushing {one.partition}"
+            if await self._sync(one.log_dir, flushing, partial(one.plan_flush, including_active=True)):
+                self._close(one)
+                await self._let_others_run()
         self._logs.shutdown(broker_epoch=broker_epoch)
+
+    def _close(self, one: Log) -> None:
+        try:
+            one.close()
+        except KafkaStorageError as error:
+            # Its directory is offline by now, and gets no mark of a clean shutdown.
+            log.error("[LogDriver] closing %s failed: %s", one.partition, error)
 
     def _every(self, interval_ms: int, delay_ms: int, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         if interval_ms >= NEVER_MS:
@@ -113,14 +124,17 @@ class LogDriver:
         return self._tasks.sleep_ms(0)
 
     async def _each_log(self, work: Callable[[Log], object], doing: str) -> None:
-        """Do something short to every log that can be used, a few at a time."""
+        """Do something short to every log that can be used, a few at a time; after one that had to be changed, others
+        have their turn."""
+        is_turn_over = False
         for count, one in enumerate(self._open_logs()):
-            if count % SLICE_LOGS == SLICE_LOGS - 1:
+            if is_turn_over or count % SLICE_LOGS == SLICE_LOGS - 1:
                 await self._let_others_run()
+                is_turn_over = False
             if one.is_closed or one.log_dir.is_offline:
                 continue
             try:
-                work(one)
+                is_turn_over = bool(work(one))
             except KafkaError as error:
                 # The device, by now known to be offline, or a damaged log: the others go on.
                 log.error("[LogDriver] %s of %s failed: %s", doing, one.partition, error)
@@ -169,9 +183,10 @@ class LogDriver:
     async def _retain(self) -> None:
         """Delete what is too old or too much; compacted logs have theirs from the cleaner, between its runs."""
 
-        def retain(one: Log) -> None:
-            if not one.config.is_compacted or self._logs.cleaner is None:
-                delete_old_segments(one, self._world.clock.now_ms())
+        def retain(one: Log) -> int:
+            if one.config.is_compacted and self._logs.cleaner is not None:
+                return 0
+            return delete_old_segments(one, self._world.clock.now_ms())
 
         await self._each_log(retain, "retention")
 

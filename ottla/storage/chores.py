@@ -1,8 +1,9 @@
 """Work that a log leaves for later: removing files that readers may still hold, syncing what a roll has closed.
 
 The core never waits and has no threads: it puts a chore here, and whoever drives it (a broker's scheduler, a test)
-runs what is due. A chore may return a `SyncPlan`: the slow part, device syncs, which may run in another thread while
-the log goes on. Promises: chores run in the order they became due; one that raises does not stop the others.
+runs what is due. A chore may return a `SyncPlan`: the slow part, device syncs and the removal of files, which may run
+in another thread while the log goes on. Promises: chores run in the order they became due; one that raises does not
+stop the others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import heapq
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from ottla.errors import KafkaStorageError
 from ottla.storage.log_dir import LogDir
@@ -21,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class SyncPlan:
-    """Files and directories to sync, and what to record once that is done."""
+    """Files and directories to sync, files and directories to remove, and what to record once that is done."""
 
     disk: Disk
     files: list[File] = field(default_factory=list)
@@ -30,6 +32,9 @@ class SyncPlan:
     on_failed: Callable[[OSError], None] = lambda error: None
     """Told of a sync that failed, in whatever thread: what it should have made durable may be lost, and a second sync
     of the same file would not say so again."""
+    removed_files: list[str] = field(default_factory=list)
+    """Those that are gone already are no error."""
+    removed_trees: list[str] = field(default_factory=list)
 
     def sync(self) -> None:
         """The slow part. Touches nothing but the device."""
@@ -38,6 +43,11 @@ class SyncPlan:
                 file.sync()
             for directory in self.directories:
                 self.disk.sync_dir(directory)
+            for path in self.removed_files:
+                if self.disk.exists(path):
+                    self.disk.remove(path)
+            for path in self.removed_trees:
+                self.disk.remove_tree(path)
         except OSError as error:
             self.on_failed(error)
             raise
@@ -110,8 +120,11 @@ class DirectoryChores:
             if self._directory.is_offline:
                 return None
             try:
-                return chore()
+                plan = chore()
             except OSError as error:
                 self._directory.fail(what, error)
+            if plan is not None and (plan.removed_files or plan.removed_trees):
+                plan.on_failed = partial(self._directory.take_offline, what)
+            return plan
 
         self._chores.later(delay_ms, what, run)

@@ -1045,11 +1045,15 @@ class Log:
 
     def delete(self) -> None:
         """Remove the directory and everything in it."""
-        self.abandon()
         try:
-            self._world.disk.remove_tree(self.directory)
+            self.plan_delete().run()
         except OSError as error:
             self.log_dir.fail(f"deleting the log of {self.partition}", error)
+
+    def plan_delete(self) -> SyncPlan:
+        """The same, for a thread: only the descriptors are given back now."""
+        self.abandon()
+        return SyncPlan(self._world.disk, removed_trees=[self.directory])
 
     def _check_usable(self) -> None:
         if self.is_closed or self.log_dir.failure is not None:

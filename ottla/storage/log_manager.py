@@ -18,7 +18,7 @@ from ottla.errors import KafkaStorageError, LogDirNotFound
 from ottla.storage import names
 from ottla.storage.atomic_file import directory_of
 from ottla.storage.checkpoint import OffsetCheckpoint
-from ottla.storage.chores import Chores
+from ottla.storage.chores import Chores, SyncPlan
 from ottla.storage.clean_shutdown import CleanShutdownFile
 from ottla.storage.cleaner_manager import CleanerManager
 from ottla.storage.damage import DamagedFile
@@ -345,12 +345,14 @@ class LogManager:
             "[LogManager] Log for partition %s is scheduled for deletion in %s", removed.partition, removed.directory
         )
         chores = self.chores.of(removed.log_dir)
-        chores.later(removed.config.file_delete_delay_ms, f"deletion of {removed.directory}", removed.delete)
+        chores.later(removed.config.file_delete_delay_ms, f"deletion of {removed.directory}", removed.plan_delete)
 
     def _remove_later(self, directory: LogDir, path: str, config: LogConfig) -> None:
         """Remove what an earlier run of the node had begun to delete."""
         self.chores.of(directory).later(
-            config.file_delete_delay_ms, f"deletion of {path}", lambda: self._world.disk.remove_tree(path)
+            config.file_delete_delay_ms,
+            f"deletion of {path}",
+            lambda: SyncPlan(self._world.disk, removed_trees=[path]),
         )
 
     def replace_with_future(self, partition: TopicPartition) -> None:
@@ -494,8 +496,9 @@ class LogManager:
             ]
             try:
                 for one in logs:
-                    one.flush(including_active=True)
-                    one.close()
+                    if not one.is_closed:
+                        one.flush(including_active=True)
+                        one.close()
                 self._checkpoint_directory(directory)
                 if directory.path in self._loaded and not directory.is_offline:
                     CleanShutdownFile(self._world.disk, directory.path).write(broker_epoch)

@@ -17,6 +17,7 @@ from ottla.errors import CorruptMessage, InvalidRecord
 from ottla.records import HEADER_SIZE, MAGIC, NO_TIMESTAMP, Batch
 from ottla.storage import names
 from ottla.storage.batch_file import BatchPlace, FileSlice, file_batches, find_batch
+from ottla.storage.chores import SyncPlan
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.offset_index import OffsetIndex, OffsetPosition
 from ottla.storage.time_index import TimeIndex, TimestampOffset
@@ -523,7 +524,10 @@ class Segment:
 
     def delete_files(self) -> None:
         """Remove the files, whatever suffix they have by now; those already gone are no error."""
+        self.plan_removal().run()
+
+    def plan_removal(self) -> SyncPlan:
+        """The same, for a thread: only the descriptors are given back now."""
         self.abandon()
-        for path in (self.path, self.offset_index.path, self.time_index.path, self.txn_index.path):
-            if self._world.disk.exists(path):
-                self._world.disk.remove(path)
+        paths = [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
+        return SyncPlan(self._world.disk, removed_files=paths)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ottla.config import LogConfig
 from ottla.storage import names
-from ottla.storage.chores import DirectoryChores
+from ottla.storage.chores import DirectoryChores, SyncPlan
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 from ottla.world import Disk
@@ -53,14 +53,9 @@ def retire_segments(segments: Sequence[Segment], chores: DirectoryChores, config
     for segment in segments:
         if segment.suffix != names.DELETED:
             segment.change_suffix(names.DELETED)
-        chores.later(config.file_delete_delay_ms, f"removal of {segment.path}", segment.delete_files)
+        chores.later(config.file_delete_delay_ms, f"removal of {segment.path}", segment.plan_removal)
 
 
 def remove_later(disk: Disk, path: str, chores: DirectoryChores, config: LogConfig) -> None:
     """Remove a file that has been marked as deleted; it may be gone by then."""
-
-    def remove() -> None:
-        if disk.exists(path):
-            disk.remove(path)
-
-    chores.later(config.file_delete_delay_ms, f"removal of {path}", remove)
+    chores.later(config.file_delete_delay_ms, f"removal of {path}", lambda: SyncPlan(disk, removed_files=[path]))
