@@ -656,7 +656,7 @@ class Log:
     def _aborted_in(self, offset: int, found: LogRead) -> list[AbortedTxn]:
         """The aborted transactions that may have records among those found: a reader has to leave them out."""
         segment = self.segments.floor(found.start.segment_base_offset)
-        if found.slice is None or segment is None:
+        if found.slice is None or segment is None or not self._knows_aborted(segment):
             return []
         entry = segment.offset_index.ceiling_of_position(found.slice.position + found.slice.size)
         if entry is not None:
@@ -665,6 +665,12 @@ class Log:
             following = self.segments.higher(segment.base_offset)
             upper_bound = self.log_end_offset if following is None else following.base_offset
         return self.aborted_transactions(offset, upper_bound, from_segment=segment)
+
+    def _knows_aborted(self, segment: Segment | None) -> bool:
+        """Whether this segment or one behind it has aborted transactions at all: most logs never had any."""
+        while segment is not None and segment.txn_index.is_empty:
+            segment = None if segment is self.segments.active else self.segments.higher(segment.base_offset)
+        return segment is not None
 
     def aborted_transactions(
         self, start_offset: int, upper_bound_offset: int, *, from_segment: Segment | None = None

@@ -10,6 +10,7 @@ import pytest
 from ottla.errors import OffsetOutOfRange
 from ottla.records import batches
 from ottla.storage import Isolation, SpecialTimestamp
+from ottla.storage.transaction_index import TransactionIndex
 from tests.support.logs import TestLog, make_batch, read_records, values
 
 NOW = 1_767_225_600_000
@@ -132,6 +133,16 @@ def test_the_end_of_an_epoch_is_where_the_next_begins() -> None:
     assert log.log.end_offset_for_epoch(4) == (4, 3)
     assert log.log.end_offset_for_epoch(5) is None
     assert log.log.end_offset_for_epoch(-1) is None
+
+
+def test_a_log_without_aborted_transactions_searches_no_index_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = TestLog(internal_segment_bytes=200)
+    for number in range(6):
+        log.append(b"value %d" % number)
+    assert len(log.log.segments) > 2
+    monkeypatch.setattr(TransactionIndex, "collect_aborted", lambda *_: pytest.fail("an index was searched"))
+    for offset in range(6):
+        assert log.log.read(offset, bytes_max=1, isolation=Isolation.TXN_COMMITTED).aborted == []
 
 
 def test_aborted_transactions_are_found_across_segments() -> None:
