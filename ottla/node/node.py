@@ -127,14 +127,14 @@ class Node:
         groups = GroupCoordinator(
             world,
             config.node_id,
-            lambda: self.broker.config,
+            self._current_config,
             lambda index: PartitionLog.of(self.replicas, GROUP_TOPIC, index),
             self.loader.image,
         )
         transactions = TransactionCoordinator(
             world,
             config.node_id,
-            lambda: self.broker.config,
+            self._current_config,
             lambda index: PartitionLog.of(self.replicas, TRANSACTION_TOPIC, index),
             self.loader.image,
             markers=LocalMarkers(lambda: self.broker),
@@ -189,6 +189,10 @@ class Node:
         self.sockets.release()
         self._closing.append(self.lifecycle.shut_down)
         log.info("[Node %d] Kafka-compatible server started at %s", config.node_id, self.bootstrap_address)
+
+    def _current_config(self) -> BrokerConfig:
+        """The settings in effect: until the broker is made, and with it the metadata's, those of the file."""
+        return self.broker.config if hasattr(self, "broker") else self.config
 
     def _make_raft(self) -> RaftNode:
         config = self.config
