@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.coordinator.group.streams import Answer, Status, check_streams_protocol
-from ottla.errors import InvalidRequest, InvalidTopicException, StreamsInvalidTopology
+from ottla.errors import InvalidRequest, InvalidTopicException, KafkaError, StreamsInvalidTopology
 from ottla.metadata import INTERNAL_TOPICS, check_topic_name
 from ottla.server.context import RequestContext
 from ottla.server.group_requests import caller_of
@@ -44,6 +44,10 @@ def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Pr
         return decision.response
 
     return mapped(broker.world.tasks, decided, answer)
+
+
+def failed(request: StreamsGroupHeartbeatRequest, error: KafkaError, version: int) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def _create(

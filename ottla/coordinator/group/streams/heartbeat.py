@@ -94,7 +94,8 @@ class Heartbeat:
         is_changed = updated is not member and updated != member
         if is_changed:
             self.records.append(member_record(group.group_id, updated))
-            log.info("%s Member updated its member metadata to %s.", self.subject, updated)
+            log.info("%s Member updated its member metadata: client %s%s, process %s, topology epoch %d.", self.subject,
+                     updated.client_id, updated.client_host, updated.process_id, updated.topology_epoch)  # fmt: skip
         topology = self._topology()
         self._tell_stale_topology(updated)
         configured, metadata_hash = self._configure(topology)

@@ -97,10 +97,12 @@ class StreamsShard:
         """A member joins, stays or leaves."""
         if request.member_epoch < 0:
             return self._leave(request)
-        if request.member_epoch > 0:
-            return Heartbeat(self, self.group(request.group_id), request, caller, is_new=False, records=[]).decide()
         group_id = request.group_id
         known = self.shard.groups.get(group_id)
+        if request.member_epoch > 0:
+            if known is None:
+                raise GroupIdNotFound(f"Streams group {group_id} not found.")
+            return Heartbeat(self, self.group(group_id), request, caller, is_new=False, records=[]).decide()
         records: list[CoordinatorRecord] = []
         if known is not None and known.type is GroupType.CLASSIC and known.is_empty:
             log.info("[GroupId %s] Converted the empty classic group to a streams group.", group_id)

@@ -1,20 +1,19 @@
 """Plays the transcripts of Streams groups: heartbeats of a line, the answer, and the records that were written.
 
-A task is written `subtopology-partition`. The topologies are `TOPOLOGIES` below, of an application named `app`.
+A task is written `subtopology-partition`. The topologies are `TOPOLOGIES` below, of an application named `app`. What
+differs from run to run is left out (times, topic ids) or numbered (`$1` is the first hash of topics that was seen).
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
-from ottla.errors import KafkaError, error_class
-from ottla.records import batches
-from ottla.replica import PartitionLog
+from ottla.errors import error_class
 from ottla.wire import Message
 from ottla.wire.coordinator import GROUP
 from ottla.wire.json_form import to_json
-from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -28,14 +27,15 @@ from ottla.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
     TaskIds,
+    TaskOffset,
     TopicInfo,
     Topology,
 )
-from ottla.wire.metadata import FeatureLevelRecord
-from tests.unit.replica.node import TestNode, topic_id
+from tests.unit.coordinator.group.streams.doors import LOG, Door
 
-GROUP_CONFIG = 32
-LOG = "__consumer_offsets"
+COMMIT_VERSION = 9
+_TIMES = re.compile(r"(, )?(assignmentTimestamp|commitTimestamp|topicId)=[^,}]*")
+_HASH = re.compile(r"metadataHash=(-?[1-9][0-9]*)")
 
 
 def _infos(*topics: tuple[str, int]) -> list[TopicInfo]:
@@ -65,93 +65,73 @@ TOPOLOGIES: dict[str, list[Subtopology]] = {
     "internal": [Subtopology("0", [LOG], [], [], [], [], [])],
     "misnamed": [Subtopology("0", ["no/topic"], [], [], [], [], [])],
     "sized": [Subtopology("0", ["words"], [], _infos(("app-store-changelog", 3)), [], [], [])],
+    "misconfigured": [
+        Subtopology(
+            "0",
+            ["words"],
+            [],
+            [TopicInfo("app-store-changelog", 0, 0, [KeyValue("cleanup.policy", "bogus")])],
+            [],
+            [],
+            [],
+        )
+    ],
     "regex": [Subtopology("0", [], ["w.*"], [], [], [], [])],
 }
 
 
 class Player:
-    """One node with one partition of `__consumer_offsets`."""
+    """Plays commands through a door."""
 
-    def __init__(self) -> None:
-        self.node: TestNode
-        self.read_to = 0
+    def __init__(self, door: Door) -> None:
+        self.door = door
         self.epochs: dict[str, int] = {}
         self.endpoint_epochs: dict[str, int] = {}
+        self.hashes: dict[str, str] = {}
 
     def execute(self, line: str) -> list[str]:
         command, *words = shlex.split(line)
         options = dict(word.split("=", 1) for word in words if "=" in word)
         names = [word for word in words if "=" not in word]
         printed: list[str] = getattr(self, f"do_{command}")(*names, **options)
-        return printed + self._written()
+        return printed + [self._masked(_record(key, value)) for key, value in self.door.written()]
 
-    def close(self) -> None:
-        self.node.stop()
+    def leave(self) -> None:
+        """Let everybody leave, whoever they are by now."""
+        for member in list(self.epochs):
+            self.do_leave(member)
 
-    # The node and its topics
-
-    def do_node(self, **settings: str) -> list[str]:
-        """A new node, with the broker's settings given."""
-        given = {name.replace("_", "."): value for name, value in settings.items()}
-        self.node = TestNode({"group.streams.assignment.interval.ms": "0", **given})
-        self.node.publish(FeatureLevelRecord(name="streams.version", feature_level=1))
-        self.node.create_topic(LOG)
-        self.node.controller.answers[CreateTopicsRequest] = self._create
-        self.refused: dict[str, tuple[int, str]] = {}
-        self.is_creating = True
-        self.asked: list[str] = []
-        self.node.run_ms(1)
-        return []
+    # The broker
 
     def do_topic(self, name: str, partitions: str = "1") -> list[str]:
-        self.node.create_topic(name, int(partitions))
+        self.door.create_topic(name, int(partitions))
         return []
 
     def do_delete(self, name: str) -> list[str]:
-        self.node.delete_topic(name)
+        self.door.delete_topic(name)
         return []
+
+    def do_look(self, name: str) -> list[str]:
+        """How many partitions a topic has."""
+        count = self.door.partition_count(name)
+        return [f"{name} has {count} partitions" if count else f"there is no {name}"]
 
     def do_set(self, **settings: str) -> list[str]:
         """Settings of the group; an empty value takes one back."""
-        for name, value in settings.items():
-            self.node.set_config("app", name, value or None, kind=GROUP_CONFIG)
-        return []
-
-    def do_refuse(self, topic: str, reason: str) -> list[str]:
-        """The controller will refuse to make that topic."""
-        self.refused[topic] = 37, reason
+        self.door.set_configs({name: value or None for name, value in settings.items()})
         return []
 
     def do_wait(self, duration_ms: str) -> list[str]:
         """Let time pass."""
-        self.node.run_ms(int(duration_ms))
-        return self._asked()
-
-    def do_reload(self) -> list[str]:
-        """Lose the partition and lead it again: what is not in the log is forgotten."""
-        before = self.do_state()
-        self.node.groups.on_resigned(0)
-        self.node.groups.on_elected(0, 1 + self.node.groups.runtime.image.offset)
-        self.node.run_ms(10)
-        assert self.do_state() == before, "the log says something else than the coordinator did"
+        self.door.run_ms(int(duration_ms))
         return []
 
-    def _create(self, request: Any) -> CreateTopicsResponse:
-        results = []
-        for topic in request.topics:
-            code, reason = self.refused.get(topic.name, (0, None))
-            self.asked.append(
-                f"the controller is asked for {topic.name} with {topic.num_partitions} partitions, replication "
-                f"{topic.replication_factor}, {', '.join(f'{one.name}={one.value}' for one in topic.configs)}"
-            )
-            if not code:
-                self.node.create_topic(topic.name, topic.num_partitions)
-            results.append(CreatableTopicResult(name=topic.name, error_code=code, error_message=reason))
-        return CreateTopicsResponse(topics=results)
-
-    def _asked(self) -> list[str]:
-        asked, self.asked = self.asked, []
-        return asked
+    def do_reload(self) -> list[str]:
+        """Lose the partition and lead it again: what is not in the log is forgotten, and nothing else."""
+        before = self.do_state()
+        self.door.reload()
+        assert self.do_state() == before, "the log says something else than the coordinator did"
+        return []
 
     # Members
 
@@ -168,8 +148,8 @@ class Player:
         if "endpoint" in options:
             host, port = options["endpoint"].split(":")
             request.user_endpoint = Endpoint(host, int(port))
-        if "tag" in options:
-            request.client_tags = [KeyValue(*one.split(":")) for one in options["tag"].split(",")]
+        if "tags" in options:
+            request.client_tags = [KeyValue(*one.split(":")) for one in options["tags"].split(",")]
         self.epochs[member] = 0
         self.endpoint_epochs[member] = -1
         return self._send(member, request, **options)
@@ -183,18 +163,29 @@ class Player:
             request.warmup_tasks = []
         if "epoch" in options:
             self.epochs[member] = int(options["epoch"])
+        if "endpoints" in options:
+            self.endpoint_epochs[member] = int(options["endpoints"])
         return self._send(member, request, **options)
 
     def do_leave(self, member: str, **options: str) -> list[str]:
         self.epochs[member] = -1
         return self._send(member, StreamsGroupHeartbeatRequest(), **options)
 
-    def do_bad(self, **fields: str) -> list[str]:
-        """A request that is refused for what it is: fields of the request."""
-        request = StreamsGroupHeartbeatRequest(group_id="app", member_id="m1", member_epoch=1)
+    def do_bad(self, topology: str = "", **fields: str) -> list[str]:
+        """A request that is refused for what it is: a topology, and fields that are other than those of a join."""
+        request = StreamsGroupHeartbeatRequest(
+            group_id="app",
+            member_id="m1",
+            rebalance_timeout_ms=60_000,
+            topology=Topology(0, TOPOLOGIES[topology]) if topology else None,
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+            process_id="process",
+        )
         for name, value in fields.items():
-            setattr(request, name, int(value) if value.lstrip("-").isdigit() else value)
-        return self._answer(request, "")
+            setattr(request, name, _field(name, value))
+        return self._print(self.door.send(request, 0, "client"), "")
 
     def _send(self, member: str, request: StreamsGroupHeartbeatRequest, **options: str) -> list[str]:
         request.group_id = "app"
@@ -204,15 +195,9 @@ class Player:
         request.shutdown_application = "shutdown" in options
         if "rack" in options:
             request.rack_id = options["rack"]
-        if "instance" in options:
-            request.instance_id = options["instance"]
-        return self._answer(request, member, options.get("client", "client")) + self._asked()
+        return self._print(self.door.send(request, 0, options.get("client", "client")), member)
 
-    def _answer(self, request: StreamsGroupHeartbeatRequest, member: str, client_id: str = "client") -> list[str]:
-        try:
-            response = self.node.send(request, 0, client_id=client_id)
-        except KafkaError as error:  # what a session answers with the handler's `failed`
-            return [f"{error.name}: {error.message}"]
+    def _print(self, response: Any, member: str) -> list[str]:
         if response.error_code:
             return [f"{error_class(response.error_code).name}: {response.error_message}"]
         self.epochs[member] = response.member_epoch
@@ -221,83 +206,60 @@ class Player:
         if response.active_tasks is not None:
             printed.append(f"  runs {_text(response.active_tasks)}, stands by for {_text(response.standby_tasks)}")
         printed += [f"  status {status.status_code}: {status.status_detail}" for status in response.status]
-        for one in response.partitions_by_user_endpoint or ():
-            active = " ".join(f"{part.topic}:{part.partitions}" for part in one.active_partitions)
-            standby = " ".join(f"{part.topic}:{part.partitions}" for part in one.standby_partitions)
-            printed.append(
-                f"  endpoints {response.endpoint_information_epoch}: {one.user_endpoint.host}:{one.user_endpoint.port} "
-                f"has [{active}] and stands by for [{standby}]"
-            )
+        if response.partitions_by_user_endpoint is not None:
+            printed.append(f"  endpoints of epoch {response.endpoint_information_epoch}:")
+            printed += sorted(_endpoint(one) for one in response.partitions_by_user_endpoint)
         return printed
 
     # Looking
 
     def do_state(self) -> list[str]:
-        """What the group is in, and its members."""
-        group = self.node.groups.read("app", "Look", lambda shard: shard.groups.get("app")).result()
-        if group is None:
-            return ["no group"]
-        printed = [f"{group.state_name}, {group.type.value}"]
-        for id, member in getattr(group, "members", {}).items():
-            printed.append(
-                f"  {id}: {member.state.name} in epoch {member.epoch}, {member.assigned}, gives up "
-                f"{member.pending_revocation}"
-            )
+        """What the group is in, and what its members have and should have."""
+        response: Any = self.door.send(StreamsGroupDescribeRequest(group_ids=["app"]), 0, "admin")
+        (group,) = response.groups
+        if group.error_code:
+            return [f"{error_class(group.error_code).name}: {group.error_message}"]
+        printed = [f"{group.group_state} in epoch {group.group_epoch}, target of epoch {group.assignment_epoch}"]
+        for member in sorted(group.members, key=lambda member: member.member_id):
+            has, should = member.assignment, member.target_assignment
+            line = f"  {member.member_id} in epoch {member.member_epoch} {_has(has)}"
+            printed.append(line if _has(has) == _has(should) else f"{line}; at its target it {_has(should)}")
         return printed
 
     def do_describe(self, group: str = "app") -> list[str]:
-        response = self.node.send(StreamsGroupDescribeRequest(group_ids=[group]), 0)
-        described = to_json(response, 0)
-        assert isinstance(described, dict)
+        """Everything that StreamsGroupDescribe tells."""
+        response = self.door.send(StreamsGroupDescribeRequest(group_ids=[group]), 0, "admin")
+        described: Any = to_json(response, 0)
         printed = []
         for one in described["groups"]:
             members, topology = one.pop("members"), one.pop("topology")
-            printed += [str(one), *(f"  {member}" for member in members)]
+            members.sort(key=lambda member: str(member["memberId"]))
+            printed += [_compact(one), *(f"  {_compact(member)}" for member in members)]
             if topology is not None:
-                printed.append(f"  topology epoch {topology['epoch']}")
-                printed += [f"    {subtopology}" for subtopology in topology["subtopologies"]]
+                printed.append(f"  topology of epoch {topology['epoch']}")
+                printed += [f"    {_compact(subtopology)}" for subtopology in topology["subtopologies"]]
         return printed
 
     def do_commit(self, member: str, topic: str, partition: str, epoch: str) -> list[str]:
         """Commit an offset as a member in that epoch."""
+        partitions = [OffsetCommitRequestPartition(partition_index=int(partition), committed_offset=7)]
         request = OffsetCommitRequest(
             group_id="app",
             generation_id_or_member_epoch=int(epoch),
             member_id=member,
-            topics=[
-                OffsetCommitRequestTopic(
-                    name=topic,
-                    topic_id=topic_id(topic),
-                    partitions=[OffsetCommitRequestPartition(partition_index=int(partition), committed_offset=7)],
-                )
-            ],
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
         )
-        try:
-            response = self.node.send(request, 9)
-        except KafkaError as error:
-            return [f"{error.name}: {error.message}"]
+        response: Any = self.door.send(request, COMMIT_VERSION, "client")
         code = response.topics[0].partitions[0].error_code
         return [error_class(code).name if code else "committed"]
 
-    def _written(self) -> list[str]:
-        """The records that the log has beyond those already shown."""
-        if self.node.groups.runtime.led_indexes != [0]:
-            return []
-        try:
-            log = PartitionLog.of(self.node.replicas, LOG, 0)
-            if log.log_end_offset <= self.read_to:
-                return []
-            data = log.read(self.read_to, bytes_max=1 << 20)
-        except KafkaError as error:
-            return [error.name]
-        printed = []
-        for batch in batches(data):
-            for offset, _, key, value, _ in batch.rows():
-                if offset >= self.read_to:
-                    assert key is not None, "a record without a key"
-                    printed.append(_record(key, value))
-        self.read_to = log.log_end_offset
-        return printed
+    def _masked(self, line: str) -> str:
+        line = _TIMES.sub("", line)
+        found = _HASH.search(line)
+        if found is None:
+            return line
+        name = self.hashes.setdefault(found[1], f"${len(self.hashes) + 1}")
+        return line.replace(found[0], f"metadataHash={name}")
 
 
 def _record(key: Any, value: Any) -> str:
@@ -308,6 +270,8 @@ def _record(key: Any, value: Any) -> str:
         return f"- {name} {who}".rstrip()
     message, version = GROUP.read_value(read_key, value)
     assert isinstance(message, Message)
+    # Whoever wrote it, these are the bytes that we write.
+    assert (GROUP.write_key(read_key), GROUP.write_value(message, version)) == (bytes(key), bytes(value))
     return f"+ {name} {who}{' ' if who else ''}{_compact(to_json(message, version))}"
 
 
@@ -329,5 +293,30 @@ def _tasks(text: str) -> list[TaskIds]:
     return [TaskIds(id, partitions) for id, partitions in found.items()]
 
 
+def _field(name: str, value: str) -> object:
+    if value == "none":
+        return None
+    if name.endswith("offsets"):
+        return [TaskOffset("0", int(value), 7)]
+    if name.endswith("tasks"):
+        return _tasks(value)
+    return int(value) if value.lstrip("-").isdigit() else value
+
+
+def _has(assignment: Any) -> str:
+    return f"runs {_text(assignment.active_tasks)}, stands by for {_text(assignment.standby_tasks)}"
+
+
+def _endpoint(one: Any) -> str:
+    active, standby = (
+        " ".join(f"{part.topic}:{sorted(part.partitions)}" for part in sorted(parts, key=lambda part: str(part.topic)))
+        for parts in (one.active_partitions, one.standby_partitions)
+    )
+    return f"    {one.user_endpoint.host}:{one.user_endpoint.port} has [{active}], stands by for [{standby}]"
+
+
 def _text(tasks: list[TaskIds]) -> str:
-    return " ".join(f"{one.subtopology_id}-{partition}" for one in tasks for partition in one.partitions) or "nothing"
+    return (
+        " ".join(sorted(f"{one.subtopology_id}-{partition}" for one in tasks for partition in one.partitions))
+        or "nothing"
+    )
