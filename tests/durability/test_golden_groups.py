@@ -66,7 +66,7 @@ def test_a_group_goes_on_in_it_and_keeps_what_it_commits_over_a_restart(server: 
     assert message is not None
     name = f"plain-{message.partition()}"
     assert message.offset() == EXPECTED["readers"][name], "it goes on where Kafka's group has stopped"
-    consumer.commit(message, asynchronous=False)
+    consumer.commit(message=message, asynchronous=False)
     consumer.close()
     after = {**EXPECTED["readers"], name: EXPECTED["readers"][name] + 1}
     assert committed(server, "readers", list(after)) == after
