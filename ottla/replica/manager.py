@@ -223,6 +223,7 @@ class ReplicaManager:
             has_new_defaults = self.topic_configs.update(image)
             if is_first or has_new_defaults:
                 self._cordon()
+                self._configure_producers()
             if is_first:
                 self.logs.start(is_stray=lambda one: self._is_stray(image, one))
                 self.check_directories()
@@ -250,6 +251,12 @@ class ReplicaManager:
         wanted = self.topic_configs.broker.cordoned_log_dirs
         self.cordoned = set(paths) if "*" in wanted else {path for path in paths if path in wanted}
         self.logs.cordon(self.cordoned)
+
+    def _configure_producers(self) -> None:
+        """Settings of producers and transactions that can be changed while the broker runs."""
+        settings, producers = self.topic_configs.broker, self.logs.producer_config
+        producers.producer_id_expiration_ms = settings.producer_id_expiration_ms
+        producers.transaction_partition_verification_enable = settings.transaction_partition_verification_enable
 
     def _is_stray(self, image: Image, opened: Log) -> bool:
         """Whether the cluster has no replica of that log on this node: deleted or moved while the node was away."""

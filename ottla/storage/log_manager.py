@@ -49,7 +49,8 @@ class LogManager:
         without a `cleaner_config`, or with one that disables it."""
         self._world = world
         self._config_of = config_of or (lambda topic: LogConfig())
-        self._producer_config = producer_config or ProducerStateConfig()
+        self.producer_config = producer_config or ProducerStateConfig()
+        """Shared by all logs: what is changed in it counts for them at once."""
         self.chores = Chores(world.clock)
         self.directories = [LogDir(path) for path in directories]
         paths = [directory.path for directory in self.directories]
@@ -174,7 +175,7 @@ class LogManager:
                 recovery_point=recovery_points.get(partition, 0),
                 cleaned_to=cleaned.get(partition, 0),
                 was_clean_shutdown=was_clean,
-                producer_config=self._producer_config,
+                producer_config=self.producer_config,
             )
             opened.update_high_watermark(high_watermarks.get(partition, 0))
             self._place(opened, name, is_stray)
@@ -266,7 +267,7 @@ class LogManager:
                     partition=partition,
                     was_clean_shutdown=True,
                     topic_id=topic_id,
-                    producer_config=self._producer_config,
+                    producer_config=self.producer_config,
                 )
             except OSError as error:
                 # No other directory is tried: the next start would find the log in both, and could not tell which to

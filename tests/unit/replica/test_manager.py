@@ -231,3 +231,16 @@ def test_a_large_topic_that_is_deleted_or_changed_while_it_is_begun_ends_as_the_
     ]
     assert len(node.replicas.by_name["moved"]) == 30
     assert [node.partition("moved", index).is_leader for index in (28, 29)] == [True, False]
+
+
+def test_producer_settings_that_the_metadata_changes_reach_the_logs() -> None:
+    node = TestNode()
+    partition = node.create_topic("t")
+    assert partition is not None
+    assert partition.log is not None
+    config = partition.log.producers.config
+    node.set_config("", "transaction.partition.verification.enable", "false", kind=BROKER_CONFIG)
+    node.set_config("", "producer.id.expiration.ms", "1234", kind=BROKER_CONFIG)
+    assert (config.transaction_partition_verification_enable, config.producer_id_expiration_ms) == (False, 1234)
+    node.set_config("", "transaction.partition.verification.enable", None, kind=BROKER_CONFIG)
+    assert config.transaction_partition_verification_enable
