@@ -9,7 +9,6 @@ from ottla.config.broker.config import BrokerConfig
 
 # A family is out as a whole until its feature is there, but for the names in `_ACTED_ON`.
 _FAMILIES = (
-    "add.partitions.to.txn.",
     "alter.log.dirs.",
     "controller.quota.",
     "delegation.token.",
@@ -58,8 +57,10 @@ _ACTED_ON = frozenset(
         "share.coordinator.state.topic.num.partitions",
         "share.coordinator.state.topic.replication.factor",
         "share.coordinator.state.topic.segment.bytes",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "transaction.max.timeout.ms",
         "transaction.partition.verification.enable",
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
         "transaction.state.log.min.isr",
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
@@ -113,7 +114,6 @@ _SINGLE = frozenset(
         "socket.connection.setup.timeout.ms",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
-        "transactional.id.expiration.ms",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",
     }
