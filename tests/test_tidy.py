@@ -136,6 +136,7 @@ PUBLIC_INSIDES: set[str] = {
     "ottla.coordinator.group",
     "ottla.coordinator.share",
     "ottla.coordinator.transaction",
+    "ottla.replica.share",
     "ottla.world.system",
     "ottla.world.system_loop",
     "ottla.metadata.controller",

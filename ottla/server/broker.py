@@ -14,13 +14,14 @@ from ottla.metadata import BROKER, SUPPORTED_FEATURES, Delta, Image, VersionRang
 from ottla.replica import ReplicaManager
 from ottla.server.fetch_session import FetchSessions
 from ottla.server.metrics import Metrics
-from ottla.server.topic_creation import TopicCreation
+from ottla.server.topic_creation import SHARE_TOPIC, TopicCreation
 from ottla.wire import Message
 from ottla.world import NodeWorld
 
 if TYPE_CHECKING:
     from ottla.metadata import Gauge
     from ottla.server.dispatch import Dispatcher
+    from ottla.server.share import ShareService
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class Broker:
     topic_creation: TopicCreation = field(init=False)
     _static_config: BrokerConfig = field(init=False)
     _dynamic_config: DynamicConfig | None = field(init=False, default=None)
+    _share: ShareService | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.topic_creation = TopicCreation(self)
@@ -83,9 +85,20 @@ class Broker:
             self._dynamic_config = DynamicConfig(self._static_config, cluster, own)
         return self._dynamic_config
 
+    @property
+    def share(self) -> ShareService:
+        """What share groups need, made when it is first asked for: most nodes have none."""
+        if self._share is None:
+            from ottla.server.share import ShareService  # it would make every start slower
+
+            self._share = ShareService(self)
+        return self._share
+
     def on_metadata(self, delta: Delta, image: Image) -> None:
         """A metadata publisher: the newest image is what requests are answered from."""
         self.image = image
+        if self._share is not None or SHARE_TOPIC in image.topics.by_name:
+            self.share.on_metadata(delta, image)
         if (BROKER, "") in delta.changed_configs or (BROKER, str(self.node_id)) in delta.changed_configs:
             self._dynamic_config = None
             changed = self.dynamic_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.errors import KafkaError
 from ottla.server.context import RequestContext
 from ottla.server.group_requests import for_groups
-from ottla.server.promises import mapped
+from ottla.server.promises import chained, mapped
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.world import Promise
 
@@ -13,15 +13,21 @@ API_KEY = 42
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> Promise[DeleteGroupsResponse]:
-    """Each group by itself."""
-    deleted = for_groups(
-        context,
-        "DeleteGroups",
-        dict.fromkeys(request.groups_names),
-        lambda shard, group_ids: shard.delete_groups(group_ids),
-        _failed,
-    )
-    return mapped(context.broker.world.tasks, deleted, lambda results: DeleteGroupsResponse(results=results))
+    """Each group by itself. What the share coordinator has of share groups goes first."""
+    tasks = context.broker.world.tasks
+
+    def delete(kept: dict[str, KafkaError]) -> Promise[DeleteGroupsResponse]:
+        deleted = for_groups(
+            context,
+            "DeleteGroups",
+            [group_id for group_id in dict.fromkeys(request.groups_names) if group_id not in kept],
+            lambda shard, group_ids: shard.delete_groups(group_ids),
+            _failed,
+        )
+        refused = [_failed(group_id, error) for group_id, error in kept.items()]
+        return mapped(tasks, deleted, lambda results: DeleteGroupsResponse(results=results + refused))
+
+    return chained(tasks, context.broker.share.states.delete_states(dict.fromkeys(request.groups_names)), delete)
 
 
 def failed(request: DeleteGroupsRequest, error: KafkaError, version: int) -> DeleteGroupsResponse:

@@ -6,40 +6,30 @@ import pytest
 
 from ottla.coordinator.share import PatientPersister, ShareCoordinator, SharePartitionKey, StateBatch, StateUpdate
 from ottla.errors import CoordinatorNotAvailable, InvalidRequest
-from ottla.metadata import between
 from ottla.replica import PartitionLog
 from tests.unit.coordinator.share.scripts import STATE_TOPIC
-from tests.unit.replica.node import NODE_ID, TestNode, topic_id
+from tests.unit.replica.node import TestNode, topic_id
 
 KEY = SharePartitionKey("g", topic_id("t"), 0)
 OTHER = SharePartitionKey("g", topic_id("t"), 1)
 
 
 class Play:
-    """A node with a share coordinator that does its chores."""
+    """A node with its share coordinator, which does its chores."""
 
     def __init__(self, **settings: object) -> None:
         self.node = TestNode({key.replace("_", "."): value for key, value in settings.items()})
-        self.coordinator = ShareCoordinator(
-            self.node.world,
-            NODE_ID,
-            lambda: self.node.config,
-            lambda index: PartitionLog.of(self.node.replicas, STATE_TOPIC, index),
-            self.node.image,
-            prune=lambda index, offset: self.node.partition(STATE_TOPIC, index).delete_records(offset),
-        )
-        self.node.replicas.watch(STATE_TOPIC, self.coordinator)
         self.publish("t", 2)
 
+    @property
+    def coordinator(self) -> ShareCoordinator:
+        return self.node.broker.share.coordinator
+
     def publish(self, topic: str, partitions: int) -> None:
-        before = self.node.image
         self.node.create_topic(topic, partitions)
-        self.coordinator.on_metadata(between(before, self.node.image), self.node.image)
 
     def delete(self, topic: str) -> None:
-        before = self.node.image
         self.node.delete_topic(topic)
-        self.coordinator.on_metadata(between(before, self.node.image), self.node.image)
 
     def initialize(self, *keys: SharePartitionKey) -> None:
         for key in keys:
