@@ -186,6 +186,11 @@ class Runtime(Generic[S]):
         """The partitions that this node leads, loaded or not."""
         return list(self._slots)
 
+    @property
+    def shards(self) -> list[S]:
+        """The loaded shards, to be looked at and not changed: for metrics."""
+        return [slot.shard for slot in self._slots.values() if slot.status is Status.ACTIVE]
+
     def count(self, status: Status) -> int:
         return sum(slot.status is status for slot in self._slots.values())
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from ottla.metadata import METADATA_VERSION
 from ottla.replica import Partition, TopicStats
 from ottla.server.broker import Broker
+from ottla.server.group_gauges import publish_group_gauges
 from ottla.server.metrics import Tags
 from ottla.storage import CleanerStats, LogDir
 
@@ -56,6 +57,7 @@ def publish_gauges(broker: Broker) -> None:
     _publish_directories(broker)
     _publish_cleaner(broker)
     _publish_cluster(broker)
+    publish_group_gauges(broker)
     metrics, sessions = broker.metrics, broker.fetch_sessions
     metrics.gauge(f"{_SESSIONS}NumIncrementalFetchSessions", lambda: len(sessions))
     metrics.gauge(f"{_SESSIONS}NumIncrementalFetchPartitionsCached", lambda: sessions.partition_count)
