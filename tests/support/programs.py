@@ -1,7 +1,7 @@
 """Test clients in other languages: built or installed once into a cache outside the repository, then run.
 
-`go_program` builds a Go module, `node_program` installs the packages of a Node program. Where the toolchain or its
-registry is missing, the test is skipped with the reason.
+`go_program` builds a Go module, `node_program` installs the packages of a Node program, `java_program` compiles a Java
+class that is started often. Where the toolchain or its registry is missing, the test is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -37,6 +37,16 @@ def node_program(source: Path) -> list[str]:
         return [["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"]]
 
     return ["node", str(_prepared("npm", source, build) / "main.js")]
+
+
+def java_program(source: Path, classpath: str) -> list[str]:
+    """The command that runs `Main.java` in `source`, compiled once, with the classes of that path."""
+
+    def build(home: Path) -> Sequence[Sequence[str]]:
+        return [["javac", "-cp", classpath, "-d", str(home), str(home / "Main.java")]]
+
+    home = _prepared("javac", source, build)
+    return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{home}:{classpath}", "Main"]
 
 
 def run(command: Sequence[str], *arguments: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
