@@ -36,9 +36,9 @@ def test_groups_are_told_by_protocol_and_state_and_what_they_did_is_counted() ->
         f'{groups}consumer_group_count{{state="Stable"}}': 0,
         f'{groups}num_partitions{{state="active"}}': 1,
         f'{groups}num_partitions{{state="loading"}}': 0,
-        f"{groups}group_completed_rebalance_count_total": 1,
-        f"{groups}offset_commit_count_total": 5,
-        f"{groups}offset_deletion_count_total": 1,
-        f"{groups}offset_expiration_count_total": 0,
+        f"{groups}group_completed_rebalance_total": 1,
+        f"{groups}offset_commit_total": 5,
+        f"{groups}offset_deletion_total": 1,
+        f"{groups}offset_expiration_total": 0,
     }
     assert {name: told.get(name) for name in expected} == expected
