@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.consumer import membership
 from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.coordinator.group.consumer.member import JOIN_EPOCH, Member, PartitionEpochs
+from ottla.coordinator.group.consumer.member import JOIN_EPOCH, Member, MemberState, PartitionEpochs
 from ottla.coordinator.group.consumer.reconciliation import Owned
 from ottla.coordinator.group.consumer.records import Records
 from ottla.coordinator.group.consumer.update import MemberUpdate
@@ -44,6 +44,9 @@ class Heartbeats:
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
         groups = self._groups
+        group = groups.find(request.group_id)
+        if group is not None and self._changes_nothing(group, request, caller):
+            return Result(self._alive(group.group_id, request.member_id, request.member_epoch))
         is_joining = request.member_epoch == JOIN_EPOCH
         made: Records = []
         group = self._to_join(request.group_id, made) if is_joining else groups.existing(request.group_id)
@@ -54,14 +57,30 @@ class Heartbeats:
         update.subscribe()
         target_epoch, target = update.assign()
         after = update.reconcile(target_epoch, target, request.topic_partitions)
-        settings = groups.settings(group.group_id)
-        groups.leaves.begin_session(group.group_id, member_id, settings.session_timeout_ms)
-        response = ConsumerGroupHeartbeatResponse(
-            member_id=member_id, member_epoch=after.epoch, heartbeat_interval_ms=settings.heartbeat_interval_ms
-        )
+        response = self._alive(group.group_id, member_id, after.epoch)
         if is_joining or _is_full(request) or after.assigned != before.assigned:
             response.assignment = _assignment(after.assigned)
         return Result(response, made)
+
+    def _changes_nothing(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> bool:
+        """Whether it is one of the many heartbeats that only say that a member in a settled group is alive."""
+        member = group.members.get(request.member_id)
+        return (
+            member is not None
+            and request.member_epoch == member.epoch == group.assignment_epoch == group.epoch
+            and member.state is MemberState.STABLE
+            and not group.regex_counts
+            and _told(member, request, caller) is member
+            and not group.must_refresh(self._groups.now_ms)
+        )
+
+    def _alive(self, group_id: str, member_id: str, epoch: int) -> ConsumerGroupHeartbeatResponse:
+        """The member's session begins anew, and it is told so."""
+        settings = self._groups.settings(group_id)
+        self._groups.leaves.begin_session(group_id, member_id, settings.session_timeout_ms)
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=settings.heartbeat_interval_ms
+        )
 
     def _to_join(self, group_id: str, made: Records) -> ConsumerGroup:
         """The group that a member joins; there may be none, or a classic one that becomes a consumer group."""
