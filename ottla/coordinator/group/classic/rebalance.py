@@ -128,7 +128,7 @@ class Rebalances:
                      ", ".join(member.member_id for member in silent))  # fmt: skip
         leader_id = group.leader_id
         if not group.elect_leader_among_joined() and group.members:
-            log.error("[%s] Group %s could not complete rebalance because no members rejoined",
+            log.warning("[%s] Group %s could not complete rebalance because no members rejoined",
                       self._shard.name, group_id)  # fmt: skip
             self._schedule_join(group)
             return Result(None)
