@@ -8,6 +8,8 @@ from ottla.metadata import Controller, Gauge
 from ottla.raft import RaftNode
 from ottla.wire import Message
 
+RAFT = "kafka.server:type=raft-metrics,name="
+
 
 class LocalController:
     """A `ControllerLink` to the controller of this node, which leads the quorum of one."""
@@ -24,4 +26,12 @@ class LocalController:
         return self._controller.handle(request, version=version)
 
     def gauges(self) -> list[Gauge]:
-        return self._controller.gauges()
+        raft = self._raft
+        return [
+            *self._controller.gauges(),
+            Gauge(f"{RAFT}current-leader", raft.leader_id),
+            Gauge(f"{RAFT}current-epoch", raft.epoch),
+            Gauge(f"{RAFT}high-watermark", raft.high_watermark),
+            Gauge(f"{RAFT}log-end-offset", raft.log_end_offset),
+            Gauge(f"{RAFT}number-of-voters", len(raft.voters.nodes)),
+        ]

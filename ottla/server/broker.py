@@ -39,7 +39,8 @@ class ControllerLink(Protocol):
         ...
 
     def gauges(self) -> Sequence[Gauge]:
-        """What the controller of this node shows of itself; nothing where this node has none."""
+        """What the controller of this node and its quorum show; nothing where this node has none. A name without a
+        group is one of `kafka.controller:type=KafkaController`."""
         ...
 
 

@@ -214,7 +214,8 @@ def _publish_cluster(broker: Broker) -> None:
 
     def of_controller() -> Iterator[tuple[str, Tags, float]]:
         for gauge in broker.controller.gauges():
-            yield f"{_CONTROLLER}{gauge.name}", gauge.tags, gauge.value
+            name = gauge.name if ":" in gauge.name else f"{_CONTROLLER}{gauge.name}"
+            yield name, gauge.tags, gauge.value
 
     metrics.collector(of_controller)
     metrics.gauge(f"{_CONTROLLER}LastAppliedRecordTimestamp", lambda: broker.image.timestamp_ms)
