@@ -6,6 +6,7 @@ The same transactions in both, one that hangs among them, and the same commands:
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def test_the_transaction_tools_tell_the_same_of_ottla_and_of_kafka(tmp_path: Pat
     assert '"transactionStatus":4' in text, "the formatter shows that one was committed"
 
 
-def told(directory: Path, make: type[Server]) -> list[list[str]]:
+def told(directory: Path, make: Callable[[Path], Server]) -> list[list[str]]:
     """What the tools print of a new broker, command by command, without what differs from run to run."""
     directory.mkdir()
     settings = Settings(directory / "data")

@@ -39,6 +39,8 @@ from ottla.world import NodeWorld, Promise, Timer
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Found = list[tuple[str, Transaction]]
+"""Transactional ids, and what is known of them."""
 
 
 class TransactionCoordinator:
@@ -154,13 +156,16 @@ class TransactionCoordinator:
             transactional_id, "DescribeTransactions", lambda shard: Result(shard.describe(transactional_id))
         )
 
-    def list(self, wanted: Callable[[str, Transaction], bool]) -> list[Promise[list[tuple[str, Transaction]]]]:
+    def list(self, wanted: Callable[[str, Transaction], bool]) -> Sequence[Promise[Found]]:
         """The transactions of this node that are `wanted`, shard by shard."""
         if self.runtime.count(Status.LOADING):
             raise CoordinatorLoadInProgress
-        return self.runtime.read_all(
-            "ListTransactions", lambda shard: [one for one in shard.transactions.items() if wanted(*one)]
-        )
+
+        def look(shard: TransactionShard) -> Found:
+            return [one for one in shard.transactions.items() if wanted(*one)]
+
+        # A partition whose log could not be read has nothing to tell, and is no reason not to tell of the others.
+        return [self.runtime.read(index, "ListTransactions", look) for index in self.runtime.active_indexes]
 
     # Time
 

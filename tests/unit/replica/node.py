@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.config import BrokerConfig
 from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.errors import KafkaError
-from ottla.metadata import LATEST_METADATA_VERSION, METADATA_VERSION, Image, ImageBuilder
+from ottla.metadata import LATEST_METADATA_VERSION, METADATA_VERSION, Gauge, Image, ImageBuilder
 from ottla.replica import Partition, PartitionLog, ReplicaManager
 from ottla.server import Broker, Connection, LocalMarkers, RequestContext, take_producer_id
 from ottla.server.fetch_session import FetchSessions
@@ -51,6 +51,9 @@ class Controller:
     def __init__(self) -> None:
         self.sent: list[Message] = []
         self.answers: dict[type[Message], Callable[[Any], Message | KafkaError]] = {}
+
+    def gauges(self) -> Sequence[Gauge]:
+        return ()
 
     async def send(self, request: Message, *, version: int) -> Message:
         self.sent.append(request)
