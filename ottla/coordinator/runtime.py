@@ -239,7 +239,11 @@ class Runtime(Generic[S]):
                 if not answer.done():
                     answer.set_exception(error)
 
-        self.write(index, name, lambda shard: decide(shard, answer)).add_done_callback(written)
+        promise = self.write(index, name, lambda shard: decide(shard, answer))
+        if promise.done():
+            written(promise)
+        else:
+            promise.add_done_callback(written)
         return answer
 
     def read(self, index: int, name: str, look: Callable[[S], T]) -> Promise[T]:
