@@ -17,6 +17,21 @@ from ottla.config.table import (
     string,
     string_list,
 )
+from ottla.errors import InvalidConfig
+
+_ASSIGNORS = ("uniform", "range")
+_ASSIGNOR_CLASSES = tuple(
+    f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor" for name in _ASSIGNORS
+)
+
+
+def check_assignors(name: str, value: tuple[str, ...]) -> None:
+    """Refuse assignors that are not Ottla's own; these may also be named by Kafka's classes of them."""
+    for assignor in value:
+        if assignor not in (*_ASSIGNORS, *_ASSIGNOR_CLASSES):
+            raise InvalidConfig(
+                f"Invalid value {assignor} for configuration {name}: the assignors are {', '.join(_ASSIGNORS)}"
+            )
 
 
 class GroupSettings(ConfigTable):
@@ -27,7 +42,7 @@ class GroupSettings(ConfigTable):
         doc="The shortest time between two assignments of a consumer group.",
     )  # fmt: skip
     group_consumer_assignors: Setting[tuple[str, ...]] = Setting(
-        "group.consumer.assignors", string_list, ("uniform", "range"), may_be_empty=False,
+        "group.consumer.assignors", string_list, ("uniform", "range"), may_be_empty=False, check=check_assignors,
         doc="The server-side assignors for consumer groups; the first is the default.",
     )  # fmt: skip
     group_consumer_heartbeat_interval_ms = Setting(

@@ -220,9 +220,17 @@ def test_what_will_not_do_what_was_meant_is_told_in_a_line_each() -> None:
         "controller.listener.names",
         "These",
     ]
-    assert lines[0].endswith(": group.coordinator.rebalance.protocols, ssl.protocol")
+    assert lines[0].endswith(": ssl.protocol")
     assert lines[1].endswith(": my.own")
     assert lines[-1].endswith("this node is none: num.partitions")
+
+
+def test_only_ottlas_own_assignors_of_consumer_groups_can_be_named() -> None:
+    kafkas = "org.apache.kafka.coordinator.group.assignor.RangeAssignor"
+    config = BrokerConfig({**MINIMAL, "group.consumer.assignors": f"{kafkas},uniform"})
+    assert config.group_consumer_assignors == (kafkas, "uniform")
+    with pytest.raises(InvalidConfig, match=r"com\.example\.Mine for configuration group\.consumer\.assignors"):
+        BrokerConfig({**MINIMAL, "group.consumer.assignors": "uniform,com.example.Mine"})
 
 
 def test_only_settings_can_be_without_effect() -> None:
