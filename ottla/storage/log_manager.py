@@ -218,12 +218,30 @@ class LogManager:
             self.stray_logs[partition] = opened
         else:
             logs = self.future_logs if opened.is_future else self.logs
-            if partition in logs:
-                raise KafkaStorageError(
-                    f"Duplicate log directories for {partition} are found in both {opened.directory} and "
-                    f"{logs[partition].directory}. Delete the one in the log directory that is known to have failed."
-                )
+            other = logs.get(partition)
+            if other is not None:
+                opened = self._choose(opened, other)
             logs[partition] = opened
+
+    def _choose(self, one: Log, other: Log) -> Log:
+        """Of two logs of a partition, the one to serve: one of them may have been made and never written to.
+
+        Such a log is left over where its directory failed before it had a topic id, and the topic was deleted and made
+        anew elsewhere before the directory came back. Nothing tells which topic it was of, and nothing is in it.
+        """
+        for left_over, chosen in ((one, other), (other, one)):
+            if left_over.topic_id is None and left_over.log_end_offset == 0:
+                log.warning(
+                    "[LogManager] Deleting the log in %s, which was never written to: the one of %s is in %s",
+                    left_over.directory, chosen.partition, chosen.directory,
+                )  # fmt: skip
+                left_over.rename_directory(names.delete_dir(left_over.partition, self._unique()))
+                self._delete_later(left_over)
+                return chosen
+        raise KafkaStorageError(
+            f"Duplicate log directories for {one.partition} are found in both {one.directory} and {other.directory}. "
+            "Delete the one in the log directory that is known to have failed."
+        )
 
     # Logs
 

@@ -145,6 +145,37 @@ def test_a_log_that_was_half_made_when_its_directory_failed_is_found_once_at_the
     assert values(again.logs[B], isolation=Isolation.LOG_END) == [b"b"]
 
 
+@pytest.mark.parametrize("failed", ["/one", "/two"])
+def test_a_log_without_id_and_records_gives_way_to_one_of_its_name_in_another_directory(
+    world: VirtualWorld, failed: str
+) -> None:
+    """Simulator seed 1298, with more faults than today's: the directory failed before the topic id was written, and
+    came back after the topic had been made anew in the other one. The node refused to start."""
+    manager = new_manager(world, "/one", "/two")
+    manager.create(A, directory=failed)
+    world.disk.process_crash()
+    living = "/two" if failed == "/one" else "/one"
+    elsewhere = new_manager(world, living)
+    log = elsewhere.create(A, topic_id=Uuid(b"0123456789abcdef"))
+    append(elsewhere, A, b"a")
+    elsewhere.shutdown()
+    world.disk.process_crash()
+    again = new_manager(world, "/one", "/two", file_delete_delay_ms=0)
+    assert again.logs[A].directory == log.directory
+    assert values(again.logs[A], isolation=Isolation.LOG_END) == [b"a"]
+    again.run_chores()
+    assert [name for name in world.disk.names(failed) if name.startswith("a-0")] == []
+
+
+def test_two_logs_of_a_partition_that_were_both_written_to_keep_the_node_from_starting(world: VirtualWorld) -> None:
+    for directory in ("/one", "/two"):
+        manager = new_manager(world, directory)
+        append(manager, A, b"a")
+        manager.shutdown()
+    with pytest.raises(KafkaStorageError, match="Duplicate log directories for a-0"):
+        new_manager(world, "/one", "/two")
+
+
 def test_a_directory_that_cannot_be_read_at_start_leaves_the_others_usable(world: VirtualWorld) -> None:
     manager = new_manager(world, "/one", "/two")
     append(manager, A, b"a")
