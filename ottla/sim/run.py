@@ -42,7 +42,17 @@ SURVEY_MS_MAX = 120_000
 START_MS_MAX = 120_000
 UNSENT_BYTES_MAX = 3 << 20
 """What a node may hold for one client that does not read: one answer of a megabyte and its neighbours."""
-DISK_FAULTS: tuple[tuple[Kind, ...], ...] = (("write",), ("sync",), ("create", "rename"))
+DISK_FAULTS: tuple[tuple[Kind, ...], ...] = (
+    ("write",),
+    ("sync",),
+    ("create", "rename"),
+    ("sync_dir",),
+    ("make_dirs",),
+    ("truncate",),
+    ("remove", "remove_tree"),
+    ("read", "open", "scan", "stat"),
+    CHANGES,
+)
 MOMENTS: tuple[Moment, ...] = ("before", "during", "after")
 BATCHES_MAX = 250
 """What one producer sends: enough for every fault, and little enough to read it all again after each restart."""
