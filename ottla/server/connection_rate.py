@@ -26,19 +26,22 @@ class WindowedRate:
         self._window_ms = window_ms
         self._window_count = window_count
         self._samples: list[list[int]] = []
-        """Start and count of each window that had an event, the oldest first."""
+        """Start, last event and count of each window that had an event, the oldest first."""
 
     def record(self, count: int, now_ms: int) -> None:
         """Count events; a negative number takes back what was counted just now."""
         if not self._samples or now_ms - self._samples[-1][0] >= self._window_ms:
-            self._samples.append([now_ms, 0])
-        self._samples[-1][1] += count
+            self._samples.append([now_ms, now_ms, 0])
+        sample = self._samples[-1]
+        sample[1] = now_ms
+        sample[2] += count
 
     def delay_ms(self, limit: int, now_ms: int) -> int:
         """How long to wait until the rate is at `limit` again: 0 when it is not above it, at most a window."""
         oldest_ms = now_ms - self._window_ms * self._window_count
-        self._samples = [sample for sample in self._samples if sample[0] > oldest_ms]
-        total = sum(count for _, count in self._samples)
+        # A window that reaches into the time that counts does so as a whole.
+        self._samples = [sample for sample in self._samples if sample[1] > oldest_ms]
+        total = sum(count for _, _, count in self._samples)
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
         missing = self._window_count - 1 - elapsed_ms // self._window_ms
         elapsed_ms += max(0, missing) * self._window_ms

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.server.connection_rate import NO_LIMIT, ConnectionRates, WindowedRate, ip_limit
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from tests.support.kafka import run_java
 from tests.unit.server.nodes import Server, fake_config, serve
 
+SUPPORT = Path(__file__).parents[2] / "support"
 WINDOW_MS, WINDOWS = 1000, 11
 
 
@@ -31,6 +35,30 @@ def test_a_rate_is_measured_over_all_windows_but_one_at_least() -> None:
     assert rate.delay_ms(2, 5) == 1000
     assert rate.delay_ms(2, 5 + 11_000) == 0
     assert rate.is_idle
+
+
+@pytest.mark.java
+def test_kafkas_own_rate_asks_for_the_same_delays() -> None:
+    """Bursts, pauses and steady traffic; a limit that is hardly ever exceeded and one that always is."""
+    chance = random.Random(7)
+    events: list[tuple[int, int]] = []
+    for limit in (1, 3, 10, 50):
+        now_ms = 1_000_000
+        for _ in range(400):
+            pause = chance.choice([40, 40, 40, 900])
+            now_ms += chance.randrange(15_000 if chance.random() < 0.02 else pause)
+            events.append((limit, now_ms))
+    asked = "".join(f"{limit} {now_ms}\n" for limit, now_ms in events)
+    done = run_java(str(SUPPORT / "RateOracle.java"), [], stdin=asked)
+    assert done.returncode == 0, done.stderr
+    expected = [int(line) for line in done.stdout.split()]
+    assert any(expected)
+    rates = {limit: WindowedRate(WINDOW_MS, WINDOWS) for limit, _ in events}
+    found = []
+    for limit, now_ms in events:
+        rates[limit].record(1, now_ms)
+        found.append(rates[limit].delay_ms(limit, now_ms))
+    assert found == expected
 
 
 def test_no_delay_is_longer_than_a_window_and_none_is_asked_for_without_a_limit() -> None:
