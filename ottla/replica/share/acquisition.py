@@ -180,7 +180,7 @@ class _Acquisition:
             delivery.acquire(self.member_id, self.deadline_ms)
             found.append((offset, delivery))
             if is_last_try:
-                log.warning("[SharePartition] Offset %d is delivered for the last time, and alone", offset)
+                log.info("[SharePartition] Offset %d is delivered for the last time, and alone", offset)
                 break
             if len(found) == portion or (self.is_record_limit and len(found) == records_max):
                 break
