@@ -13,6 +13,7 @@ from ottla.replica import Partition, TopicStats
 from ottla.server.broker import Broker
 from ottla.server.group_gauges import publish_group_gauges
 from ottla.server.metrics import Tags
+from ottla.server.transaction_gauges import publish_transaction_gauges
 from ottla.storage import CleanerStats, LogDir
 
 _TOPIC = "kafka.server:type=BrokerTopicMetrics,name="
@@ -58,6 +59,7 @@ def publish_gauges(broker: Broker) -> None:
     _publish_cleaner(broker)
     _publish_cluster(broker)
     publish_group_gauges(broker)
+    publish_transaction_gauges(broker)
     metrics, sessions = broker.metrics, broker.fetch_sessions
     metrics.gauge(f"{_SESSIONS}NumIncrementalFetchSessions", lambda: len(sessions))
     metrics.gauge(f"{_SESSIONS}NumIncrementalFetchPartitionsCached", lambda: sessions.partition_count)

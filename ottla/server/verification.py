@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from ottla.server.broker import Broker
 
 
+FAILURES = "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate"
+TIME_MS = "kafka.server:type=AddPartitionsToTxnManager,name=VerificationTimeMs"
+
+
 class Support(Enum):
     """What the client that sent the records knows of verification."""
 
@@ -180,10 +184,14 @@ def _ask(
         kept.set_result(Verdict(guards, errors) if errors else NOTHING)
         return kept
 
+    started_ms = broker.world.clock.monotonic_ms()
+
     def verdict(codes: Mapping[TopicPartition, int]) -> Verdict:
-        for partition, code in codes.items():
-            if code != NONE:
-                errors[partition] = _as_told(code, support)
+        broker.metrics.histogram(TIME_MS).update(int(broker.world.clock.monotonic_ms() - started_ms))
+        failed = {partition: _as_told(code, support) for partition, code in codes.items() if code != NONE}
+        if failed:
+            broker.metrics.counter(FAILURES).count += len(failed)
+            errors.update(failed)
         return Verdict(guards, errors)
 
     partitions = list(guards)

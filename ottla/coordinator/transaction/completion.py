@@ -90,6 +90,10 @@ class Completions:
         self._world = world
         self._runtime = runtime
         self._markers = markers
+        self.waiting_marker_count = 0
+        """Markers that could not be written, and are tried again."""
+        self.waiting_append_count = 0
+        """Transactions whose markers are all written, and that wait until this can be."""
 
     def begin(self, shard: TransactionShard, transactional_id: str) -> None:
         """Bring a prepared transaction to its end, beginning when whoever asked for it has been answered."""
@@ -153,10 +157,17 @@ class Completions:
                     "[%s] Sending %s's transaction marker for partition %s has failed with error %s, retrying with "
                     "current coordinator epoch %d", self._name, ending.transactional_id, partition, name,
                     ending.shard.context.leader_epoch)  # fmt: skip
-        if ending.remaining:
-            self._world.tasks.later(ending.next_retry_ms(), lambda: self._send(ending))
-        else:
+        if not ending.remaining:
             self._complete(ending)
+            return
+        count = len(ending.remaining)
+
+        def retry() -> None:
+            self.waiting_marker_count -= count
+            self._send(ending)
+
+        self.waiting_marker_count += count
+        self._world.tasks.later(ending.next_retry_ms(), retry)
 
     def _complete(self, ending: _Ending) -> None:
         written = self._runtime.write(
@@ -178,8 +189,10 @@ class Completions:
         except KafkaError as error:
             log.info("[%s] Not available to append the completion of %s: %s; retry appending", self._name,
                      ending.transactional_id, error)  # fmt: skip
+            self.waiting_append_count += 1
             self._world.tasks.later(ending.next_retry_ms(), lambda: self._retry(ending))
 
     def _retry(self, ending: _Ending) -> None:
+        self.waiting_append_count -= 1
         if ending.is_current:
             self._complete(ending)

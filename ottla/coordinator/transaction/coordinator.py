@@ -72,13 +72,13 @@ class TransactionCoordinator:
             write_timeout_ms=lambda: config().request_timeout_ms,
             base_sequence=NO_SEQUENCE,
         )
-        self._completions = Completions(self.name, world, self.runtime, markers)
+        self.completions = Completions(self.name, world, self.runtime, markers)
         self._timers: list[Timer | None] = [None, None]
         self._is_closed = False
 
     def _make(self, context: ShardContext) -> TransactionShard:
         return TransactionShard(
-            context, self.name, self._config, self._take_producer_id, self._completions.begin, self._on_life
+            context, self.name, self._config, self._take_producer_id, self.completions.begin, self._on_life
         )
 
     def _on_life(self, shard: TransactionShard, is_loaded: bool) -> None:

@@ -15,7 +15,7 @@ from tests.unit.server.whole_node import Fed, with_node
 
 JVM = "the value is of a JVM or of its metrics libraries"
 QUEUES = "Ottla has no queue between network and handlers: a request is handled where it is read"
-CHANNELS = "a node with both roles calls its controller; there is no connection to count"
+CHANNELS = "a node with both roles calls its controller and its coordinators; there is no connection to count"
 REPLICATION = "there is one replica of everything until nodes form a cluster (issue 6)"
 COORDINATORS = "the coordinators publish theirs when they are wired (issue 5)"
 QUOTAS = "quotas are not enforced yet"
@@ -34,15 +34,15 @@ NOT_SERVED: dict[str, str] = {
     r"kafka\.controller:type=KafkaController,name=TimedOutBrokerHeartbeatCount": REPLICATION,
     r"kafka\.controller:type=KafkaController,name=LastAppliedRecordLagMs": REPLICATION,
     r"kafka\.controller:type=KafkaController,name=IgnoredStaticVoters": LATER,
-    r"kafka\.coordinator\.(?!group:).*": COORDINATORS,
-    r"kafka\.server:type=(share-coordinator|transaction-coordinator)-metrics,.*": COORDINATORS,
+    r"kafka\.server:type=share-coordinator-metrics,.*": COORDINATORS,
+    r"kafka\.server:type=transaction-coordinator-metrics,name=partition-load-time-(avg|max)": LATER,
     r"kafka\.server:type=group-coordinator-metrics,name=(share|streams)-group-rebalance-count": COORDINATORS,
     r"kafka\.server:type=group-coordinator-metrics,name=.*-rate": RATES,
     r"kafka\.server:type=group-coordinator-metrics,name=(batch|event)-.*": QUEUES,
     r"kafka\.server:type=group-coordinator-metrics,name=(background-.*|thread-idle-ratio-avg)": THREADS,
     r"kafka\.server:type=group-coordinator-metrics,name=partition-load-time-(avg|max)": LATER,
-    r"kafka\.server:type=(AddPartitionsManager-channel|txn-marker-channel|Persister-channel)-?\w*,.*": COORDINATORS,
-    r"kafka\.server:type=(AddPartitionsToTxnManager|ShareGroupMetrics|ShareSessionCache),.*": COORDINATORS,
+    r"kafka\.server:type=(AddPartitionsManager-channel|txn-marker-channel|Persister-channel)-?\w*,.*": CHANNELS,
+    r"kafka\.server:type=(ShareGroupMetrics|ShareSessionCache),.*": COORDINATORS,
     r"kafka\.server:type=BrokerTopicMetrics,name=\w*Share\w*": COORDINATORS,
     r"kafka\.server:type=BrokerTopicMetrics,name=(Fetch|Produce)MessageConversionsPerSec": NOT_COUNTED,
     r"kafka\.server:type=BrokerTopicMetrics,name=Reassignment\w*": REPLICATION,
