@@ -166,6 +166,7 @@ def _check_change(old: BrokerConfig, new: BrokerConfig) -> None:
     for name in _THREAD_COUNTS:
         _check_thread_count(name, old.value_of(name), new.value_of(name))
     _check_listener_change(old, new)
+    _check_connection_limits(new)
     _check_local_retention("log.local.retention.ms", new.log_local_retention_ms, "log.retention.ms", new.retention_ms)
     _check_local_retention(
         "log.local.retention.bytes", new.log_local_retention_bytes, "log.retention.bytes", new.log_retention_bytes
@@ -191,6 +192,18 @@ def _check_listener_change(old: BrokerConfig, new: BrokerConfig) -> None:
     for listener in old.listener_list:
         if listener.name in names and new.security_protocols[listener.name] != listener.security_protocol:
             raise InvalidConfig(f"Security protocol cannot be updated for existing listener {listener.name}")
+
+
+def _check_connection_limits(new: BrokerConfig) -> None:
+    """None may become zero, which would close the listeners; at the start Kafka takes that, and says nothing."""
+    for name, of_node in (
+        ("max.connections", new.max_connections),
+        ("max.connection.creation.rate", new.max_connection_creation_rate),
+    ):
+        for listener in new.listener_list:
+            value = new.originals.get(f"listener.name.{listener.name.lower()}.{name}", of_node)
+            if int(value) <= 0:
+                raise InvalidConfig(f"Invalid {name} {value}")
 
 
 def _check_local_retention(local_name: str, local: int, name: str, whole: int) -> None:

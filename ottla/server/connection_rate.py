@@ -66,7 +66,7 @@ class ConnectionRates:
         self.limit = NO_LIMIT
         """`max.connection.creation.rate`."""
         self.listener_limits: dict[str, int] = {}
-        """The same of single listeners (`listener.name.NAME.max.connection.creation.rate`)."""
+        """The same of single listeners (`listener.name.NAME.max.connection.creation.rate`, or the node's)."""
         self.exempt = ""
         """The listener that the node's limit does not hold back: the brokers' own, where there are others."""
         self._of_node = self._new()

@@ -102,16 +102,12 @@ class SocketServer:
         self._pause_or_resume()
 
     def _limit_listener(self, name: str, config: BrokerConfig) -> None:
+        """A listener's own limits; one that has none is held to the node's for itself, too."""
         prefix = f"listener.name.{name.lower()}."
-        for limits, setting in (
-            (self.limits.listener_max, "max.connections"),
-            (self._rates.listener_limits, "max.connection.creation.rate"),
-        ):
-            own = config.originals.get(f"{prefix}{setting}")
-            if own is None:
-                limits.pop(name, None)
-            else:
-                limits[name] = int(own)
+        self.limits.listener_max[name] = int(config.originals.get(f"{prefix}max.connections", config.max_connections))
+        self._rates.listener_limits[name] = int(
+            config.originals.get(f"{prefix}max.connection.creation.rate", config.max_connection_creation_rate)
+        )
 
     @property
     def connection_count(self) -> int:

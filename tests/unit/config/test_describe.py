@@ -212,3 +212,12 @@ def test_local_retention_is_a_part_of_the_whole() -> None:
         validate_dynamic({"log.local.retention.ms": "999999999999"}, BEFORE, per_broker=False)
     with pytest.raises(InvalidRequest, match="must not be -1"):
         validate_dynamic({"log.local.retention.ms": "-1"}, BEFORE, per_broker=False)
+
+
+@pytest.mark.parametrize("name", ["max.connections", "max.connection.creation.rate"])
+def test_no_limit_of_connections_can_become_zero(name: str) -> None:
+    """Of the node or of a listener alone; a running Kafka refuses both."""
+    for settings in ({name: "0"}, {f"listener.name.plaintext.{name}": "0"}):
+        with pytest.raises(InvalidRequest, match=f"Invalid {name} 0"):
+            validate_dynamic(settings, BEFORE, per_broker=False)
+        validate_dynamic(dict.fromkeys(settings, "5"), BEFORE, per_broker=False)
