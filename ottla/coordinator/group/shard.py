@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ottla.config import BrokerConfig
@@ -21,6 +22,8 @@ from ottla.metadata import Delta
 from ottla.types import Uuid
 from ottla.wire.messages.delete_groups import DeletableGroupResult
 from ottla.wire.messages.list_groups import ListedGroup
+
+log = logging.getLogger(__name__)
 
 TOMBSTONES_MAX = 1000
 """How many tombstones a decision of the shard's own writes: as one batch, they must fit `message.max.bytes`."""
@@ -69,7 +72,8 @@ class GroupShard:
 
     def delete_groups(self, group_ids: Iterable[str]) -> Result[list[DeletableGroupResult]]:
         """Delete the groups that have no members, with their offsets."""
-        results, records = [], []
+        results, records, deleted = [], [], []
+        offset_count = 0
         for group_id in group_ids:
             code = 0
             try:
@@ -77,10 +81,16 @@ class GroupShard:
                 if group is None:
                     raise GroupIdNotFound(f"Group {group_id} not found.")
                 group.check_delete()
-                records += [*self.offsets.tombstones(group_id), *group.tombstones()]
+                offsets = self.offsets.tombstones(group_id)
+                records += [*offsets, *group.tombstones()]
+                offset_count += len(offsets)
+                deleted.append(group_id)
             except KafkaError as error:
                 code = error.code
             results.append(DeletableGroupResult(group_id, code))
+        if deleted:
+            log.info("[%s] The following groups were deleted: %s. A total of %d offsets were removed", self.name,
+                     ", ".join(deleted), offset_count)  # fmt: skip
         return Result(results, records)
 
     def delete_offsets_of(self, deleted: Mapping[str, Uuid]) -> Result[bool]:
@@ -100,9 +110,12 @@ class GroupShard:
             if are_all and group.is_empty:
                 records += group.tombstones()
             if len(records) >= TOMBSTONES_MAX:
-                self._schedule_expiry(0)
-                return Result(None, records)
-        self._schedule_expiry(self.config.offsets_retention_check_interval_ms)
+                break
+        if records:
+            log.info("[%s] Writing %d tombstones of offsets and groups that nobody needs any more", self.name,
+                     len(records))  # fmt: skip
+        has_more = len(records) >= TOMBSTONES_MAX
+        self._schedule_expiry(0 if has_more else self.config.offsets_retention_check_interval_ms)
         return Result(None, records)
 
     def _schedule_expiry(self, delay_ms: int) -> None:

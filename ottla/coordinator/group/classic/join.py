@@ -144,7 +144,10 @@ class Joins:
         _check_group(group, request)
         member_id = request.member_id
         if member_id in group.pending_joins:
-            assert request.group_instance_id is None, f"a static member is not sent away: {request.group_instance_id}"
+            if request.group_instance_id is not None:
+                # No client does: a static member is not given an id to come back with.
+                answer.set_result(JoinGroupResponse(error_code=UnknownServerError.code))
+                return Result(None)
             log.info("[%s] Pending dynamic member with id %s joins group %s in %s state. Adding to the group now",
                      self._shard.name, member_id, group.group_id, group.state_name)  # fmt: skip
             return self._add(group, request, caller, member_id, answer)
