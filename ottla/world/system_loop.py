@@ -36,6 +36,11 @@ ACCEPTS_MAX = 64
 """How many connections one wake-up takes, so that a flood of them does not hold everything else up."""
 INLINE_MAX = 32 * 1024
 """A file slice up to this size is read and sent with what surrounds it: one call instead of three."""
+SEND_BUFFER_BYTES = 100 * 1024
+"""What the kernel may hold of a connection to be sent: the default of Kafka's `socket.send.buffer.bytes`.
+
+Left to itself it grows to megabytes. Then the receiver copies from memory what it could have copied from the cache.
+"""
 _PARTS_MAX = 512
 
 
@@ -222,6 +227,7 @@ class SystemListener:
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             try:
                 stream = SystemStream(self._loop, self._watch, sock)
             except OSError:
