@@ -25,7 +25,6 @@ from ottla.errors import (
     CorruptMessage,
     InconsistentTopicId,
     InvalidRecord,
-    KafkaError,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
@@ -48,7 +47,15 @@ from ottla.storage.segments import Segments
 from ottla.storage.split import split_segment
 from ottla.storage.swap import remove_later, retire_segments, swap_in
 from ottla.storage.transaction_index import AbortedTxn
-from ottla.storage.validator import AppendOrigin, accept, check_batch, is_in_time, only_batch, takes_as_they_come
+from ottla.storage.validator import (
+    AppendOrigin,
+    accept,
+    check_batch,
+    is_in_time,
+    only_batch,
+    read_over,
+    takes_as_they_come,
+)
 from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.world import World
 
@@ -444,12 +451,11 @@ class Log:
         return AppendInfo(base_offset, end_offset - 1, max_timestamp, NO_TIMESTAMP, self.log_start_offset, size)
 
     def _has_plain_records(self, batch: Batch, now_ms: int) -> bool:
-        is_compressed = batch.attributes != 0
-        try:
-            found = batch.check_records(ignores_sizes=is_compressed)
-        except KafkaError:
+        if batch.producer_id >= 0 and batch.base_sequence < 0:
             return False
-        min_timestamp, max_timestamp, is_consecutive, has_null_key = found
+        # All that comes before this on the long way is in order, so what is wrong is what it would say as well.
+        is_compressed = batch.attributes != 0
+        min_timestamp, max_timestamp, is_consecutive, has_null_key = read_over(batch, is_rewritten=False)
         return (
             max_timestamp == batch.max_timestamp
             and is_in_time(self.config, now_ms, min_timestamp, max_timestamp)

@@ -32,6 +32,9 @@ from ottla.records import (
 from ottla.types import TopicPartition
 
 CODEC_MASK = 0x07
+DECOMPRESSED_MAX = 100 * 1024 * 1024
+"""The most that a produced batch may hold, decompressed: more than any request could carry as it is
+(`socket.request.max.bytes`). Kafka streams and has no such bound; here a few bytes could ask for all the memory."""
 
 
 class AppendOrigin(IntEnum):
@@ -174,7 +177,7 @@ def accept(
     target = codec_of(config, codec)
     is_rewritten = target is not codec and not (codec is Codec.NONE and batch.is_control)
     append_time = config.is_append_time
-    min_timestamp, max_timestamp, is_consecutive, has_null_key = _read_over(batch, is_rewritten=is_rewritten)
+    min_timestamp, max_timestamp, is_consecutive, has_null_key = read_over(batch, is_rewritten=is_rewritten)
     if batch.attributes & TIMESTAMP_TYPE_BIT:
         min_timestamp = max_timestamp = batch.max_timestamp
     breaks_a_rule = (
@@ -238,10 +241,10 @@ def is_in_time(config: LogConfig, now_ms: int, min_timestamp: int, max_timestamp
     )
 
 
-def _read_over(batch: Batch, *, is_rewritten: bool) -> tuple[int, int, bool, bool]:
+def read_over(batch: Batch, *, is_rewritten: bool) -> tuple[int, int, bool, bool]:
     """`Batch.check_records` with the errors that Kafka has for a stream it cannot decompress."""
     try:
-        return batch.check_records(ignores_sizes=batch.is_compressed and not is_rewritten)
+        return batch.check_records(bytes_max=DECOMPRESSED_MAX, ignores_sizes=batch.is_compressed and not is_rewritten)
     except CorruptMessage as error:
         raise UnknownServerError(error.message) from None
 

@@ -25,6 +25,7 @@ from ottla.storage import (
     Isolation,
     OffsetsOutOfOrder,
     UnexpectedAppendOffset,
+    validator,
 )
 from tests.support.logs import TestLog, make_batch, read_batches, read_records, values
 
@@ -357,3 +358,13 @@ def test_a_batch_spanning_more_than_31_bits_of_time_is_stored_as_it_is() -> None
     (batch,) = read_batches(log.log)
     assert isinstance(batch, Batch)
     assert batch.max_timestamp == NOW
+
+
+def test_a_few_bytes_that_would_become_very_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer splits a batch that is too large; nothing has been kept in memory for it by then."""
+    monkeypatch.setattr(validator, "DECOMPRESSED_MAX", 1 << 20)
+    log = TestLog()
+    log.append(bytes(1 << 19), codec=Codec.ZSTD)
+    with pytest.raises(MessageTooLarge, match="when decompressed"):
+        log.append(bytes(1 << 20), codec=Codec.ZSTD)
+    assert log.log.log_end_offset == 1
