@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.coordinator import EndMarker
-from ottla.errors import KafkaError
+from ottla.errors import InvalidRequest, KafkaError
 from ottla.server.context import RequestContext
 from ottla.server.promises import gathered, mapped
 from ottla.server.transaction_markers import LocalMarkers
@@ -27,6 +27,9 @@ API_KEY = 27
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Promise[WriteTxnMarkersResponse]:
+    for one in request.markers:
+        if one.producer_id < 0 or one.producer_epoch < 0 or one.transaction_version < 0:
+            raise InvalidRequest("A marker needs a producer and a transaction version.")
     tasks = context.broker.world.tasks
     markers = LocalMarkers(lambda: context.broker)
     sent = [

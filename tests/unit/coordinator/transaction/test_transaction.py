@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.coordinator import Producer
+from ottla.coordinator import EndMarker, Producer
 from ottla.coordinator.transaction import Transaction, TransactionState
 from ottla.errors import UnsupportedVersion
 from ottla.records import NO_SEQUENCE, batches
+from ottla.server import LocalMarkers
 from ottla.types import TopicPartition
 from ottla.wire.coordinator import TRANSACTION
 from ottla.wire.coordinator.transaction import TransactionLogKey, TransactionLogValue
@@ -55,3 +56,20 @@ def test_a_cluster_of_version_0_has_no_place_for_what_version_2_needs() -> None:
         ended.result()
     assert play.node.transactions.describe("tx").result().state is TransactionState.ONGOING
     assert play.execute("end tx 1000/0 commit v=4")[0] == "ok"
+
+
+def test_a_marker_that_was_written_to_the_coordinators_own_log_does_not_keep_it_from_loading() -> None:
+    play = Play()
+    play.execute("init tx")
+    marker = EndMarker(5, 3, 0, is_commit=False)
+    state = TopicPartition("__transaction_state", 0)
+    sent = LocalMarkers(lambda: play.node.broker).send(marker, [state], transaction_version=1)
+    assert sent.result() == {state: 0}
+    play.do_reload()
+    assert play.do_describe("tx") == ["tx: Empty 1000/0 timeout=60000 start=none []"]
+
+
+@pytest.mark.parametrize("marker", ["-1/0 abort u-0", "1000/-1 abort u-0", "1000/0 abort u-0 tv=-1"])
+def test_a_marker_without_a_producer_or_a_version_is_refused(marker: str) -> None:
+    play = Play()
+    assert play.execute(f"marker {marker}") == ["u-0: INVALID_REQUEST"]
