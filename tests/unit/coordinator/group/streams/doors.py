@@ -92,16 +92,18 @@ class VirtualDoor:
         self.node.publish(FeatureLevelRecord(name="streams.version", feature_level=1))
         self.node.create_topic(LOG)
         self.node.controller.answers[CreateTopicsRequest] = self._create
+        self.answered: Message
+        """The last response."""
         self._read_to = 0
         self._numbers = itertools.count(1)
         self.node.run_ms(1)
 
     def send(self, request: Message, version: int, client_id: str) -> Message:
         try:
-            response: Message = self.node.send(request, version, client_id=client_id)
+            self.answered = self.node.send(request, version, client_id=client_id)
         except KafkaError as error:  # of a promise; a session answers it in the same way
-            return _failed(request, error, version)
-        return response
+            self.answered = _failed(request, error, version)
+        return self.answered
 
     def written(self) -> Iterator[tuple[bytes, bytes | None]]:
         log = PartitionLog.of(self.node.replicas, LOG, 0)
@@ -161,13 +163,13 @@ class SocketDoor:
         self._clients: dict[str, RawClient] = {}
         self._configs: dict[str, None] = {}
         deadline = time.monotonic() + READY_S
-        while self._describe() != GroupIdNotFound.code:
+        while self._describe() not in (0, GroupIdNotFound.code):
             assert time.monotonic() < deadline, "the coordinator is not ready"
             time.sleep(0.1)
         self._read_to = self._end()
 
     def _describe(self) -> int:
-        """The error of a group that is not there."""
+        """The error that the group is described with, if any."""
         self._admin(FindCoordinatorRequest(key="app"), 3, FindCoordinatorResponse)  # makes the topic
         described = self._admin(StreamsGroupDescribeRequest(group_ids=["app"]), 0, StreamsGroupDescribeResponse)
         return int(described.groups[0].error_code)
