@@ -33,6 +33,7 @@ from ottla.errors import (
     UnsupportedVersion,
     error_class,
 )
+from ottla.machine import Result
 from ottla.types import TopicPartition
 from ottla.world import NodeWorld, Promise
 
@@ -94,6 +95,28 @@ class Completions:
         """Markers that could not be written, and are tried again."""
         self.waiting_append_count = 0
         """Transactions whose markers are all written, and that wait until this can be."""
+
+    def resume(self, shard: TransactionShard) -> None:
+        """Go on with what was found prepared in the log, once all that was found is committed.
+
+        The end of the log may be known to this node alone. A marker for a decision that is lost with it, and decided
+        otherwise by the next coordinator, could not be taken back.
+        """
+        prepared = [name for name, one in shard.transactions.items() if one.state.is_prepared]
+        if not prepared:
+            return
+
+        def committed(error: BaseException | None) -> None:
+            if error is not None:
+                return  # the next coordinator finds them too
+            for transactional_id in prepared:
+                log.info("[%s] Sending txn markers for %s in state %s after loading partition %d", self._name,
+                         transactional_id, shard.transactions[transactional_id].state,
+                         shard.context.index)  # fmt: skip
+                self.begin(shard, transactional_id)
+
+        waiting = self._runtime.write(shard.context.index, "load", lambda _: Result(None, then=committed))
+        waiting.add_done_callback(_heard)
 
     def begin(self, shard: TransactionShard, transactional_id: str) -> None:
         """Bring a prepared transaction to its end, beginning when whoever asked for it has been answered."""
@@ -196,3 +219,11 @@ class Completions:
         self.waiting_append_count -= 1
         if ending.is_current:
             self._complete(ending)
+
+
+def _heard(waiting: Promise[None]) -> None:
+    """That a commit takes long is told to nobody: what follows from it does not depend on this promise."""
+    try:
+        waiting.result()
+    except KafkaError:
+        return

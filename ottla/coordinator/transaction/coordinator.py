@@ -84,6 +84,7 @@ class TransactionCoordinator:
     def _on_life(self, shard: TransactionShard, is_loaded: bool) -> None:
         if is_loaded:
             self._loaded[shard.context.index] = shard
+            self.completions.resume(shard)
         elif self._loaded.get(shard.context.index) is shard:
             del self._loaded[shard.context.index]
 

@@ -284,11 +284,6 @@ class TransactionShard:
     def on_loaded(self) -> None:
         self.is_loaded = True
         self._on_life(self, True)
-        for transactional_id, one in self.transactions.items():
-            if one.state.is_prepared:
-                log.info("[%s] Sending txn markers for %s in state %s after loading partition %d", self._name,
-                         transactional_id, one.state, self.context.index)  # fmt: skip
-                self._finish(self, transactional_id)
 
     def on_unloaded(self) -> None:
         self.is_loaded = False
