@@ -19,6 +19,8 @@ from tests.unit.replica.node import LISTENER, TestNode
 
 SETTLE_MS = 60.0
 """How long a command of a transcript takes through either door: a real broker needs that to answer."""
+LATE_S = 3.0
+"""How long a real broker is waited for when it owes an answer."""
 
 
 class Door(Protocol):
@@ -114,6 +116,14 @@ class SocketDoor:
 
     def run_ms(self, duration_ms: float) -> None:
         time.sleep(duration_ms / 1000)
+
+    def await_answers(self, count: int) -> None:
+        """Wait until so many have arrived, for as long as is reasonable; on a busy machine it takes a while."""
+        deadline = time.monotonic() + LATE_S
+        while time.monotonic() < deadline:
+            if sum(self._lines[who].is_readable() for who in self._pending) >= count:
+                return
+            time.sleep(0.005)
 
     def close(self) -> None:
         for line in self._lines.values():

@@ -12,7 +12,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.support.raw import RawClient
 from tests.support.server import Server, Settings, run_ottla
-from tests.support.transcript import check, play, transcripts
+from tests.support.transcript import check, outputs, play, transcripts
 from tests.unit.coordinator.group.classic_player import LateAnswer, Player
 from tests.unit.coordinator.group.doors import SocketDoor, VirtualDoor
 
@@ -66,7 +66,9 @@ def test_a_real_kafka_plays_the_same_transcript(path: Path, kafka_port: int) -> 
     for attempt in range(TRIES):
         door = SocketDoor(kafka_port)
         try:
-            played = play(text, Player(door, f"{path.stem}-{attempt}").execute)
+            player = Player(door, f"{path.stem}-{attempt}")
+            expected = iter(outputs(text))
+            played = play(text, lambda command: player.execute_expecting(command, next(expected)))  # noqa: B023
         except LateAnswer:
             continue
         finally:
