@@ -87,6 +87,8 @@ _ACTED_ON = frozenset(
         "offsets.topic.num.partitions",
         "offsets.topic.replication.factor",
         "offsets.topic.segment.bytes",
+        "quota.window.num",
+        "quota.window.size.seconds",
         "replica.high.watermark.checkpoint.interval.ms",
         "share.coordinator.cold.partition.snapshot.interval.ms",
         "share.coordinator.snapshot.update.records.per.snapshot",
