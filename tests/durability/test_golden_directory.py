@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinator.transaction import STATE_BY_NAME
+from ottla.records import batches
+from ottla.wire.coordinator import TRANSACTION
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tests.support.golden import golden_data_dir, golden_expected
+from tests.support.raw import RawClient
 from tests.support.server import Server, Settings
 from tests.support.survey import ISOLATION_LEVELS, partition_counts, survey, topic_configs
 
@@ -79,6 +85,29 @@ def test_every_reader_sees_what_it_saw_of_kafka(server: Server) -> None:
 
 def test_the_topics_have_the_settings_that_they_had(server: Server) -> None:
     assert topic_configs(server.address, sorted(EXPECTED["topics"])) == TOPIC_CONFIGS
+
+
+def test_the_transactions_are_as_kafka_left_them(server: Server) -> None:
+    """What the coordinators tell is the last record of each transactional id in the directory."""
+    last: dict[str, Any] = {}
+    for file in sorted((server.log_path.parent / "data").rglob("__transaction_state-*/*.log")):
+        for batch in batches(file.read_bytes()):
+            for record in batch.records():
+                key: Any = TRANSACTION.read_key(record.key or b"")
+                last[key.transactional_id] = TRANSACTION.read_value(key, record.value or b"")[0]
+    assert list(last) == ["tx-a"]
+    with RawClient(server.port) as client:
+        listed = client.send(ListTransactionsRequest(), 2, ListTransactionsResponse).transaction_states
+        described = client.send(DescribeTransactionsRequest(sorted(last)), 0, DescribeTransactionsResponse)
+    assert {one.transactional_id: one.producer_id for one in listed} == {
+        name: value.producer_id for name, value in last.items()
+    }
+    for one in described.transaction_states:
+        value = last[one.transactional_id]
+        assert one.error_code == 0
+        assert STATE_BY_NAME[one.transaction_state].number == value.transaction_status
+        assert (one.producer_id, one.producer_epoch) == (value.producer_id, value.producer_epoch)
+        assert one.transaction_start_time_ms == value.transaction_start_timestamp_ms
 
 
 def test_a_stopped_node_starts_again_without_repairs_and_serves_the_same(server: Server) -> None:
