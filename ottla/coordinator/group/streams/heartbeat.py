@@ -22,7 +22,7 @@ from ottla.coordinator.group.streams.records import (
 )
 from ottla.coordinator.group.streams.records import topology_record as topology_written
 from ottla.coordinator.group.streams.status import Status
-from ottla.coordinator.group.streams.target import NUM_STANDBY_REPLICAS, compute_target
+from ottla.coordinator.group.streams.target import compute_target
 from ottla.coordinator.group.streams.tasks import NO_TASKS, TaskMap, Tasks
 from ottla.coordinator.group.streams.topology import Topology, topology_record
 from ottla.coordinator.record import CoordinatorRecord
@@ -103,7 +103,7 @@ class Heartbeat:
         self._delay_first_assignment()
         target_epoch, target = self._target(updated, configured)
         reconciled = self._reconcile(updated, target_epoch, target)
-        self.family.start_session(group.group_id, reconciled.id)
+        self.family.start_session(group.group_id, reconciled.id, self.settings)
         if request.shutdown_application:
             self.family.request_shutdown(group, reconciled.id)
         response = self._response(member, reconciled)
@@ -185,6 +185,7 @@ class Heartbeat:
         if metadata_hash != group.metadata_hash:
             log.info("%s Computed new metadata hash: %d.", self.subject, metadata_hash)
         elif group.topology is not None and known is not None:
+            group.on_metadata_read(self.family.now_ms, group.epoch)
             return known, metadata_hash
         log.info("%s Configuring the topology %d", self.subject, topology.epoch)
         configured = configure(self.subject, topology, image)
@@ -201,7 +202,7 @@ class Heartbeat:
             validated_epoch = topology.epoch
             for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
                 _check_tasks(configured, tasks)
-        configs = {NUM_STANDBY_REPLICAS: str(self.settings.num_standby_replicas)}
+        configs = self.settings.assignment_configs
         if not (
             is_changed or metadata_hash != group.metadata_hash or validated_epoch != group.validated_topology_epoch
         ):
@@ -246,7 +247,7 @@ class Heartbeat:
             configured,
             epoch=self.epoch,
             updated=member,
-            assignment_configs={NUM_STANDBY_REPLICAS: str(self.settings.num_standby_replicas)},
+            assignment_configs=self.settings.assignment_configs,
             now_ms=self.family.now_ms,
         )
         log.info("[GroupId %s] Computed a new target assignment for epoch %d with 'sticky' assignor.",

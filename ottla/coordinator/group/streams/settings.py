@@ -8,30 +8,35 @@ from typing import NamedTuple
 from ottla.config import BrokerConfig, GroupConfig
 from ottla.metadata import GROUP, Image
 
+NUM_STANDBY_REPLICAS = "num.standby.replicas"
+"""The one assignment config there is, as the log names it."""
+
 
 class StreamsSettings(NamedTuple):
     """The settings in effect for one group."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
-    num_standby_replicas: int
     initial_rebalance_delay_ms: int
     assignment_interval_ms: int
+    assignment_configs: Mapping[str, str]
+    """What a target is computed with, as the log keeps it: another value is another target."""
 
     @classmethod
     def of_broker(cls, broker: BrokerConfig) -> StreamsSettings:
         return cls(
             session_timeout_ms=broker.group_streams_session_timeout_ms,
             heartbeat_interval_ms=broker.group_streams_heartbeat_interval_ms,
-            num_standby_replicas=broker.group_streams_num_standby_replicas,
             initial_rebalance_delay_ms=broker.group_streams_initial_rebalance_delay_ms,
             assignment_interval_ms=broker.group_streams_assignment_interval_ms,
+            assignment_configs={NUM_STANDBY_REPLICAS: str(broker.group_streams_num_standby_replicas)},
         )
 
     @classmethod
     def of_group(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> StreamsSettings:
         """Bounds that were moved after the group was given its settings count all the same."""
         group = GroupConfig.of(overrides, broker)
+        standbys = min(group.streams_num_standby_replicas, broker.group_streams_max_standby_replicas)
         return cls(
             session_timeout_ms=_within(
                 group.streams_session_timeout_ms,
@@ -43,13 +48,13 @@ class StreamsSettings(NamedTuple):
                 broker.group_streams_min_heartbeat_interval_ms,
                 broker.group_streams_max_heartbeat_interval_ms,
             ),
-            num_standby_replicas=min(group.streams_num_standby_replicas, broker.group_streams_max_standby_replicas),
             initial_rebalance_delay_ms=group.streams_initial_rebalance_delay_ms,
             assignment_interval_ms=_within(
                 group.streams_assignment_interval_ms,
                 broker.group_streams_min_assignment_interval_ms,
                 broker.group_streams_max_assignment_interval_ms,
             ),
+            assignment_configs={NUM_STANDBY_REPLICAS: str(standbys)},
         )
 
 

@@ -102,7 +102,11 @@ class StreamsShard:
         if request.member_epoch > 0:
             if known is None:
                 raise GroupIdNotFound(f"Streams group {group_id} not found.")
-            return Heartbeat(self, self.group(group_id), request, caller, is_new=False, records=[]).decide()
+            group = self.group(group_id)
+            settings = self.settings(group_id)
+            if self._changes_nothing(group, request, caller, settings):
+                return Result(self._alive(group, request, settings))
+            return Heartbeat(self, group, request, caller, is_new=False, records=[]).decide()
         records: list[CoordinatorRecord] = []
         if known is not None and known.type is GroupType.CLASSIC and known.is_empty:
             log.info("[GroupId %s] Converted the empty classic group to a streams group.", group_id)
@@ -117,6 +121,41 @@ class StreamsShard:
         if len(group.members) >= size_max:
             raise GroupMaxSizeReached(f"The streams group has reached its maximum capacity of {size_max} members.")
         return Heartbeat(self, group, request, caller, is_new=known is None, records=records).decide()
+
+    def _changes_nothing(
+        self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, caller: Caller, settings: StreamsSettings
+    ) -> bool:
+        """Whether it is one of the many heartbeats that only say that a member of a settled group is alive."""
+        member, configured, topology = group.members.get(request.member_id), group.configured, group.topology
+        return (
+            member is not None
+            and configured is not None
+            and topology is not None
+            and request.member_epoch == member.epoch == group.assignment_epoch == group.epoch
+            and request.endpoint_information_epoch == group.endpoint_epoch
+            and request.active_tasks is None
+            and not request.shutdown_application
+            and group.shutdown_requested_by is None
+            and member.state is MemberState.STABLE
+            and member.topology_epoch >= topology.epoch == group.validated_topology_epoch
+            and configured.is_ready
+            and member.told_by(request, caller.client_id, caller.client_host) is member
+            and settings.assignment_configs == group.assignment_configs
+            and not group.has_stale_metadata(self.now_ms)
+            and not self.is_delayed(group.group_id)
+        )
+
+    def _alive(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, settings: StreamsSettings) -> Answer:
+        """The member's session begins anew, and it is told so."""
+        self.start_session(group.group_id, request.member_id, settings)
+        response = StreamsGroupHeartbeatResponse(
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            status=[],
+            endpoint_information_epoch=group.endpoint_epoch,
+        )
+        return Answer(response, {})
 
     def _leave(self, request: StreamsGroupHeartbeatRequest) -> Result[Answer]:
         group = self.group(request.group_id)
@@ -194,11 +233,11 @@ class StreamsShard:
                  group.epoch)  # fmt: skip
         return Result(None, target.records)
 
-    def start_session(self, group_id: str, member_id: str) -> None:
+    def start_session(self, group_id: str, member_id: str, settings: StreamsSettings) -> None:
         """The member was heard; when it is not for too long, it is taken out."""
         self.shard.context.timers.schedule(
             _session_key(group_id, member_id),
-            self.settings(group_id).session_timeout_ms,
+            settings.session_timeout_ms,
             lambda: self._fence(group_id, member_id, None, "the member session expired"),
         )
 
@@ -228,8 +267,9 @@ class StreamsShard:
     def on_loaded(self) -> None:
         for group in self._groups():
             log.info("[GroupId %s] Loaded streams group with %d members.", group.group_id, len(group.members))
+            settings = self.settings(group.group_id)
             for member in group.members.values():
-                self.start_session(group.group_id, member.id)
+                self.start_session(group.group_id, member.id, settings)
                 if member.state is MemberState.UNREVOKED_TASKS:
                     self.start_rebalance_timeout(group.group_id, member)
 

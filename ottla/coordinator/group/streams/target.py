@@ -11,11 +11,9 @@ from ottla.coordinator.group.streams.configured import ConfiguredTopology
 from ottla.coordinator.group.streams.group import StreamsGroup
 from ottla.coordinator.group.streams.member import StreamsMember
 from ottla.coordinator.group.streams.records import target_epoch_record, target_record
+from ottla.coordinator.group.streams.settings import NUM_STANDBY_REPLICAS
 from ottla.coordinator.group.streams.tasks import NO_TASKS, Tasks
 from ottla.coordinator.record import CoordinatorRecord
-
-NUM_STANDBY_REPLICAS = "num.standby.replicas"
-"""The one assignment config there is, as the log names it."""
 
 
 class Target(NamedTuple):
