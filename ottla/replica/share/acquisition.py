@@ -104,6 +104,8 @@ class _Acquisition:
         window = self.window
         first_offset = base_offset = self.spans[0].base_offset
         window.archive_missing(fetch_offset, base_offset)
+        if base_offset > last_offset:
+            return []  # there is no room for new ones, and what came back is not in the log any more
         floor = window.batches.floor(base_offset)
         if floor is None:
             base_offset = max(base_offset, window.start_offset)
