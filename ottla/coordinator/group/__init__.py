@@ -1,15 +1,28 @@
 """The group coordinator: groups of all protocols and their committed offsets, sharded over `__consumer_offsets`.
 
 `GroupCoordinator` is what handlers ask; a `GroupShard` holds the groups of one partition, in families (`Family`): one
-for each protocol, and the offsets. See README.md.
+for each protocol, and the offsets. See README.md. The families are loaded with the first shard: a node that has no
+groups starts without them.
 """
 
-from ottla.coordinator.group.consumer import assignor_names, check_consumer_protocol
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from ottla.coordinator.group.coordinator import GroupCoordinator
-from ottla.coordinator.group.family import Family
 from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupType
 from ottla.coordinator.group.metrics import GroupMetrics
-from ottla.coordinator.group.shard import GroupShard
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.consumer import assignor_names, check_consumer_protocol
+    from ottla.coordinator.group.family import Family
+    from ottla.coordinator.group.shard import GroupShard
+
+_LAZY = {
+    "Family": "ottla.coordinator.group.family",
+    "GroupShard": "ottla.coordinator.group.shard",
+    "assignor_names": "ottla.coordinator.group.consumer",
+    "check_consumer_protocol": "ottla.coordinator.group.consumer",
+}
 
 __all__ = [
     "Caller",
@@ -23,3 +36,11 @@ __all__ = [
     "assignor_names",
     "check_consumer_protocol",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.config import BrokerConfig
 from ottla.coordinator.group.metrics import GroupMetrics
-from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.partition import coordinator_partition
 from ottla.coordinator.record import EndMarker, Producer
 from ottla.coordinator.runtime import Runtime
-from ottla.coordinator.shard import ShardLog
+from ottla.coordinator.shard import ShardContext, ShardLog
 from ottla.errors import KafkaError
 from ottla.machine import Result
 from ottla.metadata import Delta, Image
@@ -22,6 +21,9 @@ from ottla.wire.coordinator import GROUP
 from ottla.world import NodeWorld, Promise
 
 log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.shard import GroupShard
 
 T = TypeVar("T")
 
@@ -40,17 +42,22 @@ class GroupCoordinator:
         self.world = world
         self._config = config
         self.metrics = GroupMetrics()
-        name = f"GroupCoordinator id={node_id}"
+        self._name = name = f"GroupCoordinator id={node_id}"
         self.runtime: Runtime[GroupShard] = Runtime(
             name,
             world,
             GROUP,
-            lambda context: GroupShard(context, config, name, self.metrics),
+            self._make_shard,
             log_of,
             image,
             write_timeout_ms=lambda: config().offsets_commit_timeout_ms,
             codec=Codec.of_id(config().offsets_topic_compression_codec),
         )
+
+    def _make_shard(self, context: ShardContext) -> GroupShard:
+        from ottla.coordinator.group.shard import GroupShard  # all families: not for nodes without groups
+
+        return GroupShard(context, self._config, self._name, self.metrics)
 
     def index_of(self, group_id: str) -> int:
         """The partition that a group belongs to, or will belong to while the topic does not exist."""
