@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ottla.coordinator.partition import java_hash
 from ottla.types import Uuid
@@ -25,18 +25,18 @@ DEFAULT_CAPACITY = 16
 class HashOrder(Generic[K]):
     """A set of keys; `hash_of` is one of the hashes below, `capacity` what Java's constructor was given."""
 
-    __slots__ = ("_capacity", "_hash_of", "_keys", "_next")
+    __slots__ = ("_capacity", "_front_count", "_hash_of", "_keys")
 
     def __init__(
         self, hash_of: Callable[[K], int], keys: Iterable[K] = (), *, capacity: int = DEFAULT_CAPACITY
     ) -> None:
         self._hash_of = hash_of
         self._capacity = table_size(capacity)
-        self._keys: dict[K, int] = {}
-        """Each with its place among those in the same bucket."""
-        self._next = 0
-        for key in keys:
-            self.add(key)
+        self._keys: dict[K, int] = dict.fromkeys(keys, 0)
+        """In the order in which they came; below 0 for those that went before the others in their bucket."""
+        self._front_count = 0
+        while len(self._keys) > self._capacity * 3 // 4:
+            self._capacity *= 2
 
     @classmethod
     def copy_of(cls, hash_of: Callable[[K], int], keys: Iterable[K], size: int) -> HashOrder[K]:
@@ -45,8 +45,7 @@ class HashOrder(Generic[K]):
 
     def add(self, key: K) -> None:
         """`put`, which adds behind the others in the bucket."""
-        self._next += 1
-        self._keys.setdefault(key, self._next)
+        self._keys.setdefault(key, 0)
         if len(self._keys) > self._capacity * 3 // 4:
             self._capacity *= 2
 
@@ -54,8 +53,9 @@ class HashOrder(Generic[K]):
         """`computeIfAbsent`, which adds before the others in the bucket, and grows before that and not after."""
         if len(self._keys) > self._capacity * 3 // 4:
             self._capacity *= 2
-        self._next += 1
-        self._keys.setdefault(key, -self._next)
+        if key not in self._keys:
+            self._front_count += 1
+            self._keys[key] = -self._front_count
 
     def discard(self, key: K) -> None:
         self._keys.pop(key, None)
@@ -67,9 +67,14 @@ class HashOrder(Generic[K]):
         return key in self._keys
 
     def __iter__(self) -> Iterator[K]:
-        """By bucket; within one bucket by place, which growing keeps."""
-        mask, hash_of, keys = self._capacity - 1, self._hash_of, self._keys
-        return iter(sorted(keys, key=lambda key: (hash_of(key) & mask, keys[key])))
+        """By bucket; within one bucket by place, which growing keeps, as sorting does."""
+        mask, hash_of = self._capacity - 1, self._hash_of
+        keys: Any = self._keys
+        if self._front_count:
+            return iter(sorted(keys, key=lambda key: (hash_of(key) & mask, keys[key])))
+        if hash_of is int_hash and max(keys, default=0) <= 0xFFFF:
+            return iter(sorted(keys, key=mask.__and__))  # partitions, of which there are most, sort at C's speed
+        return iter(sorted(keys, key=lambda key: hash_of(key) & mask))
 
 
 def table_size(capacity: int) -> int:

@@ -20,35 +20,49 @@ def assign(spec: GroupSpec) -> dict[str, Assignment]:
     if not topics:
         return {}
     counts = {topic_id: spec.partition_count(topic_id) for topic_id in topics}
-    free = [
-        (topic_id, partition)
-        for topic_id, count in counts.items()
-        for partition in range(count)
-        if not spec.is_assigned(topic_id, partition)
-    ]
+    free: list[tuple[Uuid, int]] = []
+    for topic_id, count in counts.items():
+        taken = spec.taken.get(topic_id, ())
+        free += [(topic_id, partition) for partition in range(count) if partition not in taken]
     quota, extra_count = divmod(sum(counts.values()), len(spec.members))
-    kept: dict[str, AssignmentBuilder] = {}
-    open_places: list[tuple[AssignmentBuilder, int]] = []
+    member_count = len(spec.members)
+    assigned: dict[str, Assignment] = {}
+    open_places: list[tuple[str, AssignmentBuilder, int]] = []
     for index, (member_id, member) in enumerate(spec.members.items()):
         has_extra = extra_count > 0
-        builder = kept[member_id] = AssignmentBuilder(member.assignment)
-        left, freed = _keep(builder, member.assignment, counts, quota + has_extra)
-        free += freed
+        owned = assigned[member_id] = member.assignment
+        builder = None
+        left = _left(owned, counts, quota + has_extra)
+        if left < 0:
+            builder = AssignmentBuilder(owned)
+            left, freed = _keep(builder, owned, counts, quota + has_extra)
+            assigned[member_id] = builder.build()
+            free += freed
         # Whoever does not fill its larger share leaves the extra partition to another, unless only those who must have
         # one are left.
-        if left > 0 and has_extra and len(spec.members) - index > extra_count:
+        if left > 0 and has_extra and member_count - index > extra_count:
             left -= 1
             has_extra = False
         if left > 0:
-            open_places.append((builder, left))
+            open_places.append((member_id, builder or AssignmentBuilder(owned), left))
         extra_count -= has_extra
     given = iter(free)
-    for builder, places in open_places:
+    for member_id, builder, places in open_places:
         builder.touch()
         for _, (topic_id, partition) in zip(range(places), given, strict=False):
             builder.add(topic_id, partition)
+        assigned[member_id] = builder.build()
     assert next(given, None) is None, "a partition was left unassigned"
-    return {member_id: builder.build() for member_id, builder in kept.items()}
+    return assigned
+
+
+def _left(owned: Assignment, counts: dict[Uuid, int], quota: int) -> int:
+    """How much of the quota is left when everything is kept; below 0 when something has to go."""
+    for topic_id, partitions in owned.items():
+        if topic_id not in counts:
+            return -1
+        quota -= len(partitions)
+    return quota
 
 
 def _keep(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.types import Uuid
 
@@ -13,13 +14,12 @@ Assignment = Mapping[Uuid, tuple[int, ...]]
 NO_PARTITIONS: Assignment = {}
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSpec:
-    """A member: what it is subscribed to, and what it should own so far."""
+class MemberSpec(NamedTuple):
+    """A member: what it is subscribed to, and what it should own so far. One is made for every member each time."""
 
     topic_ids: tuple[Uuid, ...]
     """Of topics that exist."""
-    assignment: Assignment = field(default_factory=lambda: NO_PARTITIONS)
+    assignment: Assignment = NO_PARTITIONS
     instance_id: str | None = None
     rack_id: str | None = None
     subscription_size: int = -1
@@ -39,8 +39,8 @@ class GroupSpec:
     """All members are subscribed to the same topics."""
     partition_count: Callable[[Uuid], int]
     """Of a topic that exists."""
-    is_assigned: Callable[[Uuid, int], bool]
-    """Whether a member, perhaps one that is about to go, should own the partition so far."""
+    taken: Mapping[Uuid, Collection[int]]
+    """The partitions that members, perhaps some that are about to go, should own so far."""
 
 
 Assignor = Callable[[GroupSpec], dict[str, Assignment]]
@@ -49,6 +49,6 @@ Assignor = Callable[[GroupSpec], dict[str, Assignment]]
 
 def same_partitions(one: Assignment, other: Assignment) -> bool:
     """Whether two assignments are of the same partitions, in whatever order."""
-    if one == other:
+    if one is other or one == other:
         return True
     return one.keys() == other.keys() and all(set(one[topic]) == set(other[topic]) for topic in one)

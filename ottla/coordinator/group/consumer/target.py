@@ -41,26 +41,19 @@ def assign(
     for member_id in HashOrder(text_hash, by_id):
         member = by_id[member_id]
         names = subscription(member, topics_of)
-        specs[member_id] = MemberSpec(
-            topic_ids=topics.ids(names),
-            assignment=inherited.get(member_id) or targets.get(member_id, NO_PARTITIONS),
-            instance_id=member.instance_id,
-            rack_id=member.rack_id,
-            subscription_size=len(names),
-        )
-    taken = {
-        (topic_id, partition)
-        for target in targets.values()
-        for topic_id, partitions in target.items()
-        for partition in partitions
-    }
+        so_far = inherited.get(member_id) or targets.get(member_id, NO_PARTITIONS)
+        specs[member_id] = MemberSpec(topics.ids(names), so_far, member.instance_id, member.rack_id, len(names))
+    taken: dict[Uuid, set[int]] = {}
+    for target in targets.values():
+        for topic_id, partitions in target.items():
+            taken.setdefault(topic_id, set()).update(partitions)
     by_topic_id = image.topics.by_id
     assigned = assignor(
         GroupSpec(
             specs,
             is_homogeneous,
             partition_count=lambda topic_id: len(by_topic_id[topic_id].partitions),
-            is_assigned=lambda topic_id, partition: (topic_id, partition) in taken,
+            taken=taken,
         )
     )
     return {member_id: assigned.get(member_id, NO_PARTITIONS) for member_id in specs}

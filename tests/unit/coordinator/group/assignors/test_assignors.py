@@ -14,13 +14,11 @@ ORDERS, PAYMENTS = Uuid(b"orders".ljust(16)), Uuid(b"payments".ljust(16))
 def assign(
     name: str, members: dict[str, MemberSpec], counts: dict[Uuid, int], *, same: bool = True
 ) -> dict[str, dict[Uuid, list[int]]]:
-    taken = {
-        (topic, partition)
-        for member in members.values()
-        for topic, partitions in member.assignment.items()
-        for partition in partitions
-    }
-    spec = GroupSpec(members, same, counts.__getitem__, lambda topic, partition: (topic, partition) in taken)
+    taken: dict[Uuid, set[int]] = {}
+    for member in members.values():
+        for topic, partitions in member.assignment.items():
+            taken.setdefault(topic, set()).update(partitions)
+    spec = GroupSpec(members, same, counts.__getitem__, taken)
     assigned = ASSIGNORS[name](spec)
     return {member_id: _sorted(assigned.get(member_id, {})) for member_id in members}
 
