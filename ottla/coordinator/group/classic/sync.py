@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,17 @@ class Syncs:
                         ", ".join(missing), group.group_id, group.generation)  # fmt: skip
         assignments = {one: told.get(one, b"") for one in group.members}
         stored = partial(self._on_stored, group, group.generation, member_id, assignments)
+        # The one who waits for a write is told when it takes too long; here many wait for one.
+        self._shard.context.timers.schedule(
+            _store_key(group.group_id),
+            self._shard.config.offsets_commit_timeout_ms,
+            partial(self._on_store_timeout, stored),
+        )
         return Result(None, [generation_record(group, assignments)], stored)
+
+    def _on_store_timeout(self, stored: Callable[[BaseException], None]) -> Result[None]:
+        stored(CoordinatorNotAvailable("The group's assignment was not committed in time"))
+        return Result(None)
 
     def _check(self, group: ClassicGroup, request: SyncGroupRequest) -> None:
         if group.state is DEAD:
@@ -87,7 +98,8 @@ class Syncs:
         assignments: dict[str, bytes],
         error: BaseException | None,
     ) -> None:
-        """The leader's assignment is committed, or could not be written. Somebody may have joined meanwhile."""
+        """The leader's assignment is committed, or was not in time. Somebody may have joined meanwhile."""
+        self._shard.context.timers.cancel(_store_key(group.group_id))
         if group.state is not COMPLETING_REBALANCE or group.generation != generation:
             return
         if error is not None:
@@ -109,6 +121,10 @@ def _synced(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type or None, protocol_name=group.protocol_name, assignment=assignment
     )
+
+
+def _store_key(group_id: str) -> str:
+    return f"store-{group_id}"
 
 
 def _differs(told: str | None, ours: str | None) -> bool:

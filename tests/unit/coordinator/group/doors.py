@@ -42,11 +42,18 @@ class VirtualDoor:
 
     settle_ms = SETTLE_MS
 
-    def __init__(self, topics: Mapping[str, int], settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        topics: Mapping[str, int],
+        settings: Mapping[str, object] | None = None,
+        *,
+        replicas: tuple[int, ...] = (1,),
+    ) -> None:
+        """`replicas` are those of the coordinator's topic: with more than this node, nothing is ever committed."""
         self.node = TestNode({"offsets.topic.num.partitions": 1, **(settings or {})})
         for name, partitions in topics.items():
             self.node.create_topic(name, partitions)
-        self.node.create_topic("__consumer_offsets", 1)
+        self.node.create_topic("__consumer_offsets", 1, replicas=replicas)
         self._dispatcher = Dispatcher(self.node.broker, "broker")
         self._pending: list[tuple[str, Any, Message, Any]] = []
 

@@ -18,8 +18,9 @@ SETTINGS = {"group.initial.rebalance.delay.ms": 0}
 class Play(Player):
     """A group on virtual time whose coordinator can be moved, and whose log can be made to refuse."""
 
-    def __init__(self, **settings: object) -> None:
-        self.door = VirtualDoor({"t": 2, "u": 1}, {**SETTINGS, **{k.replace("_", "."): v for k, v in settings.items()}})
+    def __init__(self, *, replicas: tuple[int, ...] = (1,), **settings: object) -> None:
+        given = {**SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
+        self.door = VirtualDoor({"t": 2, "u": 1}, given, replicas=replicas)
         super().__init__(self.door, "g")
 
     def all(self, *commands: str) -> list[str]:
@@ -103,6 +104,18 @@ def test_an_assignment_that_cannot_be_written_is_given_to_nobody(two: Play) -> N
         "a: assigned '1' consumer range",
         "b: assigned '2' consumer range",
     ]
+
+
+def test_nobody_waits_for_ever_for_an_assignment_that_is_not_committed() -> None:
+    """The other replica sleeps: all who wait are told after `offsets.commit.timeout.ms`, and are to join again."""
+    play = Play(replicas=(1, 2))
+    play.all("enter a", "join b v=3", "join a", "sync b")
+    assert play.execute("sync a assign=a:x,b:y") == []
+    assert play.execute("wait 4800") == []
+    assert play.execute("wait 300") == ["a: COORDINATOR_NOT_AVAILABLE", "b: COORDINATOR_NOT_AVAILABLE"]
+    group = play.group
+    assert group is not None
+    assert group.state_name == "PreparingRebalance"
 
 
 def test_a_static_members_return_that_cannot_be_written_leaves_its_old_id() -> None:
