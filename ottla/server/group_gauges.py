@@ -29,6 +29,7 @@ COUNTS = {
     "offset-deletion-count": "offset_deletions",
     "group-completed-rebalance-count": "completed_rebalances",
     "consumer-group-rebalance-count": "consumer_rebalances",
+    "streams-group-rebalance-count": "streams_rebalances",
 }
 """What is counted, and where `GroupMetrics` has it."""
 

@@ -16,3 +16,5 @@ class GroupMetrics:
     """Of classic groups."""
     consumer_rebalances: int = 0
     """New epochs of consumer groups."""
+    streams_rebalances: int = 0
+    """New epochs of Streams groups."""

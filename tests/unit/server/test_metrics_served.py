@@ -36,7 +36,7 @@ NOT_SERVED: dict[str, str] = {
     r"kafka\.controller:type=KafkaController,name=IgnoredStaticVoters": LATER,
     r"kafka\.server:type=share-coordinator-metrics,.*": COORDINATORS,
     r"kafka\.server:type=transaction-coordinator-metrics,name=partition-load-time-(avg|max)": LATER,
-    r"kafka\.server:type=group-coordinator-metrics,name=(share|streams)-group-rebalance-count": COORDINATORS,
+    r"kafka\.server:type=group-coordinator-metrics,name=share-group-rebalance-count": COORDINATORS,
     r"kafka\.server:type=group-coordinator-metrics,name=.*-rate": RATES,
     r"kafka\.server:type=group-coordinator-metrics,name=(batch|event)-.*": QUEUES,
     r"kafka\.server:type=group-coordinator-metrics,name=(background-.*|thread-idle-ratio-avg)": THREADS,

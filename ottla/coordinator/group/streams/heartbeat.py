@@ -221,7 +221,7 @@ class Heartbeat:
         )
         log.info("%s Bumped streams group epoch to %d with metadata hash %d and validated topic epoch %d.",
                  self.subject, self.epoch, metadata_hash, validated_epoch)  # fmt: skip
-        self.family.rebalance_count += 1
+        self.family.shard.metrics.streams_rebalances += 1
         group.on_metadata_read(self.family.now_ms, self.epoch)
 
     # The target

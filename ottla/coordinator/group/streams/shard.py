@@ -54,13 +54,11 @@ TOMBSTONED_EPOCH = -1
 class StreamsShard:
     """See the module."""
 
-    __slots__ = ("_settings", "rebalance_count", "replays", "shard", "topic_hashes")
+    __slots__ = ("_settings", "replays", "shard", "topic_hashes")
 
     def __init__(self, shard: GroupShard) -> None:
         self.shard = shard
         self.topic_hashes = TopicHashes()
-        self.rebalance_count = 0
-        """How often a group of this shard began a new epoch."""
         self._settings = SettingsTable()
         self.replays: Mapping[int, Replay] = {
             17: self._replay_group,

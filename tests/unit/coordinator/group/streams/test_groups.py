@@ -58,6 +58,12 @@ def test_offsets_of_nobody_become_the_offsets_of_the_streams_group(player: Playe
     assert kept.offset == 41
 
 
+def test_each_new_epoch_of_a_group_counts_as_a_rebalance(player: Player) -> None:
+    door_of(player).create_topic("words", 2)
+    play(player, "join m1", "heartbeat m1", "join m2", "heartbeat m1 owns=0-0", "heartbeat m2")
+    assert door_of(player).node.groups.metrics.streams_rebalances == 2
+
+
 def test_a_streams_group_that_all_have_left_can_become_a_classic_group(player: Player) -> None:
     door_of(player).create_topic("words", 2)
     play(player, "join m1")
