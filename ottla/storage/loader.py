@@ -308,7 +308,11 @@ class _Loader:
                 is_missing = 0 <= epoch != self.epochs.epoch_for_offset(offset)
             if is_missing and offset <= batch.last_offset:
                 self.epochs.assign(epoch, offset)
-            replay_batch(producers, batch, segment)
+            if offset <= batch.last_offset:
+                replay_batch(producers, batch, segment)
+            else:
+                # Below the log start compaction may have left a batch of a transaction and not its marker.
+                producers.map_end_offset = batch.next_offset
 
         unflushed_from = None if self.was_clean_shutdown else self.checkpointed_recovery_point
         cut = segment.recover(on_batch, unflushed_from=unflushed_from)

@@ -638,3 +638,21 @@ def test_a_lost_index_cost_the_log_the_epochs_of_later_segments() -> None:
     assert (node.log.log_start_offset, node.log.log_end_offset) == (0, 16)
     assert node.log.epochs.epoch_for_offset(7) == 1
     assert node.log.epochs.end_offset_for(1, 16) == (1, 10)
+
+
+def test_recovery_opened_a_transaction_below_the_log_start_whose_marker_was_compacted_away() -> None:
+    """The last stable offset stood still there, and readers of committed records saw nothing new any more."""
+    node = Node(cleanup_policy="compact,delete")
+    node.create()
+    rows: list[Row] = [(0, START_MS, b"k", b"v", ())]
+    left = build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    following = build_batch([(2, START_MS, b"k2", b"v", ())], base_offset=2)
+    node.log.append_as_follower(left + following, leader_epoch=0)
+    node.log.update_high_watermark(3)
+    node.log.delete_records(2)
+    node.manager.checkpoint()
+    node.disk.process_crash()
+    node.start()
+    node.log.update_high_watermark(3)
+    assert (node.log.log_start_offset, node.log.log_end_offset) == (2, 3)
+    assert node.log.last_stable_offset == 3
