@@ -24,7 +24,7 @@ from ottla.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.server.broker import Broker
 from ottla.server.context import RequestContext
 from ottla.server.producer_ids import take_producer_id, when_there_are_ids
-from ottla.server.promises import chained, mapped
+from ottla.server.promises import chained, mapped, recovered
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.world import Promise
 
@@ -45,7 +45,11 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> Answer:
     waiting = when_there_are_ids(broker)
     if waiting is None:
         return _begin(broker, request)
-    return chained(broker.world.tasks, waiting, lambda _: _begin(broker, request))
+    # If no block comes, a transactional id that has its producer needs none, and others are told to come again: an
+    # error of the controller's would be fatal to a client.
+    tasks = broker.world.tasks
+    settled = recovered(tasks, lambda: waiting, lambda error: None)
+    return chained(tasks, settled, lambda _: _begin(broker, request))
 
 
 def failed(request: InitProducerIdRequest, error: KafkaError, version: int) -> InitProducerIdResponse:

@@ -8,12 +8,13 @@ import pytest
 
 from ottla.coordinator import EndMarker, Producer
 from ottla.coordinator.transaction import Transaction, TransactionState
-from ottla.errors import UnsupportedVersion
+from ottla.errors import NotController, UnsupportedVersion
 from ottla.records import NO_SEQUENCE, batches
 from ottla.server import LocalMarkers
 from ottla.types import TopicPartition
 from ottla.wire.coordinator import TRANSACTION
 from ottla.wire.coordinator.transaction import TransactionLogKey, TransactionLogValue
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tests.support.golden import golden_data_dir
 from tests.unit.coordinator.transaction.play import Play
 
@@ -73,3 +74,13 @@ def test_a_marker_that_was_written_to_the_coordinators_own_log_does_not_keep_it_
 def test_a_marker_without_a_producer_or_a_version_is_refused(marker: str) -> None:
     play = Play()
     assert play.execute(f"marker {marker}") == ["u-0: INVALID_REQUEST"]
+
+
+def test_a_known_transactional_id_needs_no_block_of_ids_to_go_on() -> None:
+    play = Play()
+    play.execute("init tx")
+    play.node.controller.answers[AllocateProducerIdsRequest] = lambda _: NotController()
+    while play.node.replicas.producer_ids.take() is not None:
+        pass
+    assert play.execute("init tx")[0] == "1000/1"
+    assert play.execute("init new") == ["COORDINATOR_LOAD_IN_PROGRESS"]
