@@ -55,6 +55,12 @@ class ConsumerPlayer(Player):
         self._created: list[str] = []
         _, self._read_to = cluster.records(0)
 
+    def take_over(self, other: ConsumerPlayer) -> None:
+        """Go on with the members that another player has, perhaps with another broker."""
+        self._ids, self._names, self._epochs = other._ids, other._names, other._epochs
+        self._joined_with, self._owned = other._joined_with, other._owned
+        self._generation, self._protocol = other._generation, other._protocol
+
     def close(self) -> None:
         for name in self._created:
             self._cluster.delete(name)

@@ -1,0 +1,76 @@
+"""Consumer groups that are handed from Ottla to a real Kafka and back, on one log directory, with members at work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.support.raw import RawClient
+from tests.support.server import Server, Settings, run_ottla
+from tests.unit.coordinator.group.clusters import SocketCluster
+from tests.unit.coordinator.group.consumer_player import ConsumerPlayer
+from tests.unit.coordinator.group.doors import SocketDoor
+
+SETTINGS = {"group.consumer.assignment.interval.ms": "0", "offsets.topic.num.partitions": "1"}
+
+
+@contextmanager
+def players(server: Server, before: dict[str, ConsumerPlayer], names: list[str]) -> Iterator[dict[str, ConsumerPlayer]]:
+    """A player for each group, which goes on where the one before was."""
+    with server:
+        with RawClient(server.port) as client:
+            find = FindCoordinatorRequest(key_type=0, coordinator_keys=["any"])
+            while client.send(find, 4, FindCoordinatorResponse).coordinators[0].error_code:
+                time.sleep(0.1)
+            if not before:
+                client.create_topic("t", partitions=4)
+        door, cluster = SocketDoor(server.port), SocketCluster(server.port)
+        made = {name: ConsumerPlayer(door, cluster, name) for name in names}
+        while "COORDINATOR" in made[names[0]].execute("show")[0]:
+            time.sleep(0.1)  # the groups are being loaded
+        for name, player in made.items():
+            if name in before:
+                player.take_over(before[name])
+        yield made
+        cluster.close()
+        door.close()
+        server.stop()
+
+
+@pytest.mark.java
+@pytest.mark.timeout(200)
+def test_groups_go_from_ottla_to_kafka_and_back_without_a_rebalance(tmp_path: Path) -> None:
+    settings = Settings(tmp_path / "data")
+    settings.update(SETTINGS)
+    properties = settings.write(tmp_path / "server.properties")
+    cluster_id = run_ottla("storage", "random-uuid").stdout.strip()
+    assert run_ottla("storage", "format", "-t", cluster_id, "-c", properties).returncode == 0
+    names = ["plain", "static", "regex", "mixed"]
+    with players(Server.ottla(properties), {}, names) as groups:
+        for command in ("beat a join topics=t", "beat b join topics=t", "beat a owns=t-0+t-1", "beat b"):
+            groups["plain"].execute(command)
+        for command in ("beat a join topics=t instance=i", "beat b join topics=t+x", "beat a away"):
+            groups["static"].execute(command)
+        for command in ("beat a join regex=t.*", "beat a"):
+            groups["regex"].execute(command)
+        for command in ("beat a join topics=t", "enter b protocols=range:t", "sync b"):
+            groups["mixed"].execute(command)
+        shown = {name: groups[name].execute("show") for name in names}
+    with players(Server.kafka(properties), groups, names) as kafkas:
+        assert {name: kafkas[name].execute("show") for name in names} == shown
+        assert kafkas["plain"].execute("beat a") == ["a: epoch 3"]
+        assert kafkas["regex"].execute("beat a") == ["a: epoch 2"]
+        assert kafkas["static"].execute("beat c join topics=t instance=i")[0].startswith("c: epoch 3, has t-")
+        assert kafkas["mixed"].execute("heartbeat b") == ["b: alive"]
+        kafkas["plain"].execute("beat c join topics=t")
+        shown = {name: kafkas[name].execute("show") for name in names}
+    with players(Server.ottla(properties), kafkas, names) as ottlas:
+        assert {name: ottlas[name].execute("show") for name in names} == shown
+        assert ottlas["regex"].execute("beat a") == ["a: epoch 2"]
+        assert ottlas["plain"].execute("beat a owns=t-0+t-1")[0].startswith("a: epoch")
+        assert ottlas["mixed"].execute("heartbeat b") == ["b: alive"]
