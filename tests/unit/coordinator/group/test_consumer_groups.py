@@ -12,10 +12,10 @@ from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.consumer import ConsumerGroup, Member, MemberState
 from ottla.coordinator.group.consumer.records import current
 from ottla.coordinator.group.consumer.regexes import SLICE_MATCHES, check_regex
-from ottla.errors import InvalidRegularExpression
+from ottla.errors import InvalidRegularExpression, StaleMemberEpoch, UnknownMemberId
 from ottla.machine import Result
 from ottla.records import batches
-from ottla.types import Uuid
+from ottla.types import ZERO_UUID, Uuid
 from ottla.wire.coordinator import GROUP
 from ottla.wire.coordinator.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -27,6 +27,12 @@ from ottla.wire.coordinator.consumer_group import (
     TopicPartitions,
 )
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from ottla.wire.metadata import RegisterBrokerRecord
 from tests.support.golden import golden_data_dir
 from tests.unit.coordinator.group.clusters import VirtualCluster
@@ -319,6 +325,42 @@ def test_without_the_feature_the_apis_are_not_there() -> None:
     door.begin("a", ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 1, ["t"], None, None, []), 1)
     ((_, response),) = door.answers()
     assert response.error_code == 35  # type: ignore[attr-defined]
+
+
+# Offsets
+
+
+def test_offsets_are_told_to_members_in_their_own_epoch_and_to_whoever_says_nothing() -> None:
+    play = Play()
+    play.all("beat a join topics=t", "commit a t-0=5 gen=2")
+    codes = []
+    for member_id, epoch in ((None, -1), ("a", 2), ("a", 1), ("a", 3), ("x", 2)):
+        topics = [OffsetFetchRequestTopics("t", ZERO_UUID, [0])]
+        group = OffsetFetchRequestGroup("g", member_id, epoch, topics)
+        play.door.begin("a", OffsetFetchRequest(groups=[group]), 9)
+        play.door.run_ms(1)
+        ((_, response),) = play.door.answers()
+        assert isinstance(response, OffsetFetchResponse)
+        codes.append(response.groups[0].error_code)
+    assert codes == [0, 0, StaleMemberEpoch.code, StaleMemberEpoch.code, UnknownMemberId.code]
+
+
+def test_an_empty_group_without_offsets_goes_away_by_itself() -> None:
+    play = Play(offsets_retention_check_interval_ms=1000, offsets_retention_minutes=1)
+    play.all("beat a join topics=t", "commit a t-0=5 gen=2", "beat a leave", "wait 5000")
+    assert play.execute("list") == ["listed: consumer Empty consumer"]
+    play.execute("wait 61000")
+    assert "g" not in play.shard.groups
+    play.reload()
+    assert "g" not in play.shard.groups
+
+
+def test_offsets_of_topics_that_members_consume_are_kept() -> None:
+    play = Play({"t": 1, "u": 1}, offsets_retention_check_interval_ms=1000, offsets_retention_minutes=1)
+    play.all("beat a join topics=t", "commit a t-0=5 u-0=6 gen=2")
+    for _ in range(4):
+        play.all("wait 20000", "beat a")
+    assert play.execute("fetch all") == ["t-0: 5 epoch 3 ''"]
 
 
 # Regular expressions
