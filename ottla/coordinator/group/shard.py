@@ -107,10 +107,11 @@ class GroupShard:
                 continue
             expired, are_all = self.offsets.expired(group, now_ms)
             records += expired
+            if len(records) >= TOMBSTONES_MAX:
+                del records[TOMBSTONES_MAX:]  # the group goes when the last of its offsets has gone
+                break
             if are_all and group.is_empty:
                 records += group.tombstones()
-            if len(records) >= TOMBSTONES_MAX:
-                break
         if records:
             log.info("[%s] Writing %d tombstones of offsets and groups that nobody needs any more", self.name,
                      len(records))  # fmt: skip

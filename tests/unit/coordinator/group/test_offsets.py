@@ -286,6 +286,23 @@ def test_offsets_of_standalone_consumers_expire_after_their_last_commit() -> Non
     assert play.shard.groups == {}
 
 
+def test_thousands_of_expired_offsets_go_in_several_batches() -> None:
+    """In one they would be too large for the log, again at every try."""
+    play = expiring(message_max_bytes=70_000)
+    for start in range(0, 2500, 500):
+        partitions = [OffsetCommitRequestPartition(index, 1, -1, None) for index in range(start, start + 500)]
+        commit = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", topic_id("t"), partitions)])
+        assert not isinstance(play.outcome(_write(play, commit)), str)
+    assert len(play.shard.offsets.committed) == 2500
+    play.run_minutes(12)
+    assert len(play.shard.offsets.committed) == 0
+    assert play.shard.groups == {}
+
+
+def _write(play: Play, commit: OffsetCommitRequest) -> Any:
+    return play.node.groups.write("g", "commit", lambda shard: shard.offsets.commit(commit, 9))
+
+
 def test_a_groups_offsets_expire_when_it_has_been_empty_for_long() -> None:
     play = expiring()
     player = Player(play.door, "g")
