@@ -45,7 +45,8 @@ def assign(
     }
     current = {member_id: _places(targets.get(member_id, NO_PARTITIONS), topics_of[member_id]) for member_id in order}
     assigned: dict[str, set[Place]] = {member_id: set() for member_id in order}
-    if len({members[member_id].topic_names for member_id in order}) == 1:
+    is_homogeneous = len({members[member_id].topic_names for member_id in order}) == 1
+    if is_homogeneous:
         parts = [(order, list(topics_of[order[0]]))]
     else:
         every = {topic_id: None for topics in topics_of.values() for topic_id in topics}
@@ -54,7 +55,7 @@ def assign(
         places = [(topic_id, index) for topic_id in topic_ids for index in sorted(assignable.get(topic_id, ()))]
         wanted = set(topic_ids)
         mine = {one: {place for place in current[one] if place[0] in wanted} for one in readers}
-        _spread(places, readers, mine, _hash_order(places) if len(topic_ids) > 1 else sorted)
+        _spread(places, readers, mine, _hash_order(places) if is_homogeneous else sorted)
         for member_id, found in mine.items():
             assigned[member_id] |= found
     return {member_id: _assignment(found) for member_id, found in assigned.items()}
