@@ -32,6 +32,7 @@ from ottla.wire.messages.share_fetch import (
 from ottla.world import Promise
 
 API_KEY = 78
+_MODES = frozenset(AcquireMode)
 
 
 def handle(context: RequestContext, request: ShareFetchRequest) -> Promise[ShareFetchResponse]:
@@ -39,6 +40,8 @@ def handle(context: RequestContext, request: ShareFetchRequest) -> Promise[Share
     is_renewal = context.version >= RENEW_VERSION and request.is_renew_ack
     if is_renewal:
         _check_renewal(request)
+    if request.share_acquire_mode not in _MODES:
+        raise InvalidRequest(f"Unknown share acquire mode id: {request.share_acquire_mode}")
     said = [
         (topic.topic_id, one.partition_index, one.acknowledgement_batches)
         for topic in request.topics
