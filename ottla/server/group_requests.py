@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Protocol, TypeVar
 
 from ottla.coordinator.group import Caller, GroupShard
 from ottla.errors import InvalidGroupId, KafkaError, UnknownTopicOrPartition
 from ottla.machine import Result
-from ottla.metadata import TopicImage
 from ottla.server.context import RequestContext
 from ottla.server.promises import gathered, mapped
 from ottla.world import Promise
 
 T = TypeVar("T")
+
+
+class _Topic(Protocol):
+    """A topic of a response."""
+
+    name: str
+    partitions: list[Any]
+
+
+Topic = TypeVar("Topic", bound=_Topic)
 
 
 def caller_of(context: RequestContext) -> Caller:
@@ -39,11 +48,19 @@ def check_group_id(group_id: str) -> None:
         raise InvalidGroupId
 
 
-def has_partition(topic: TopicImage | None, index: int) -> bool:
-    return topic is not None and index in topic.partitions
-
-
 UNKNOWN_PARTITION = UnknownTopicOrPartition.code
+
+
+def merged_topics(
+    refused: list[Topic], decided: list[Topic], key: Callable[[Topic], Hashable] = lambda topic: topic.name
+) -> list[Topic]:
+    """One entry a topic, with the partitions that were refused before those that were decided on."""
+    topics = {key(topic): topic for topic in refused}
+    for topic in decided:
+        before = topics.setdefault(key(topic), topic)
+        if before is not topic:
+            before.partitions += topic.partitions
+    return list(topics.values())
 
 
 def for_groups(
@@ -79,15 +96,16 @@ def _settled(
 
 
 def caught(context: RequestContext, promise: Promise[T], failed: Callable[[KafkaError], T]) -> Promise[T]:
-    """The promise's value, or what `failed` makes of its error."""
+    """The promise's value, or what `failed` makes of its error; it may raise it again."""
     answer: Promise[T] = context.broker.world.tasks.promise()
 
     def settle(done: Promise[T]) -> None:
         try:
-            answer.set_result(done.result())
-        except KafkaError as error:
-            answer.set_result(failed(error))
-        except Exception as error:  # noqa: BLE001  the dispatcher logs it
+            try:
+                answer.set_result(done.result())
+            except KafkaError as error:
+                answer.set_result(failed(error))
+        except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
             answer.set_exception(error)
 
     if promise.done():

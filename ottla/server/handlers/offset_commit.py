@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.errors import KafkaError, UnknownTopicId
 from ottla.metadata import TopicImage
 from ottla.server.context import RequestContext
-from ottla.server.group_requests import UNKNOWN_PARTITION
+from ottla.server.group_requests import UNKNOWN_PARTITION, merged_topics
 from ottla.server.promises import mapped
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -47,7 +47,14 @@ def handle(
     )
     if not refused:
         return answer
-    return mapped(context.broker.world.tasks, answer, lambda response: _merged(refused, response))
+    return mapped(
+        context.broker.world.tasks,
+        answer,
+        lambda told: OffsetCommitResponse(
+            # One that is not known by its id has no name.
+            topics=merged_topics(refused, told.topics, lambda topic: (topic.name, topic.topic_id))
+        ),
+    )
 
 
 def failed(request: OffsetCommitRequest, error: KafkaError, version: int) -> OffsetCommitResponse:
@@ -92,13 +99,3 @@ def _refused(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponse
         topic.topic_id,
         [OffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions],
     )
-
-
-def _merged(refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
-    """One entry a topic, with what was refused before what was decided."""
-    topics = {(topic.name, topic.topic_id): topic for topic in refused}
-    for topic in response.topics:
-        before = topics.setdefault((topic.name, topic.topic_id), topic)
-        if before is not topic:
-            before.partitions += topic.partitions
-    return OffsetCommitResponse(topics=list(topics.values()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.server.context import RequestContext
-from ottla.server.group_requests import UNKNOWN_PARTITION, check_group_id
+from ottla.server.group_requests import UNKNOWN_PARTITION, check_group_id, merged_topics
 from ottla.server.promises import mapped
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -39,15 +39,8 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> Promise[Off
     answer: Promise[OffsetDeleteResponse] = context.broker.groups.write(
         request.group_id, "OffsetDelete", lambda shard: shard.offsets.delete(wanted)
     )
-    return mapped(context.broker.world.tasks, answer, lambda response: _merged(refused, response))
-
-
-def _merged(refused: list[OffsetDeleteResponseTopic], response: OffsetDeleteResponse) -> OffsetDeleteResponse:
-    """One entry a topic, with what was refused before what was decided."""
-    topics = {topic.name: topic for topic in refused}
-    for topic in response.topics:
-        before = topics.setdefault(topic.name, topic)
-        if before is not topic:
-            before.partitions += topic.partitions
-    response.topics = list(topics.values())
-    return response
+    return mapped(
+        context.broker.world.tasks,
+        answer,
+        lambda told: OffsetDeleteResponse(topics=merged_topics(refused, told.topics)),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.coordinator import Producer, coordinator_error
 from ottla.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, KafkaError
 from ottla.server.context import RequestContext
-from ottla.server.group_requests import UNKNOWN_PARTITION, check_group_id
+from ottla.server.group_requests import UNKNOWN_PARTITION, check_group_id, merged_topics
 from ottla.server.promises import chained, mapped
 from ottla.server.verification import verify_offsets
 from ottla.wire.messages.txn_offset_commit import (
@@ -70,7 +70,7 @@ def handle(
     index = broker.groups.index_of(request.group_id)
     verified = verify_offsets(broker, request.transactional_id, producer, index, version=version)
     answer: Promise[TxnOffsetCommitResponse] = chained(tasks, verified, write)
-    return mapped(tasks, answer, lambda response: _merged(refused, response))
+    return mapped(tasks, answer, lambda told: TxnOffsetCommitResponse(topics=merged_topics(refused, told.topics)))
 
 
 def failed(request: TxnOffsetCommitRequest, error: KafkaError, version: int) -> TxnOffsetCommitResponse:
@@ -86,15 +86,3 @@ def failed(request: TxnOffsetCommitRequest, error: KafkaError, version: int) -> 
             for topic in request.topics
         ]
     )
-
-
-def _merged(refused: list[TxnOffsetCommitResponseTopic], response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-    """One entry a topic, with what was refused before what was decided."""
-    if not refused:
-        return response
-    topics = {topic.name: topic for topic in refused}
-    for topic in response.topics:
-        before = topics.setdefault(topic.name, topic)
-        if before is not topic:
-            before.partitions += topic.partitions
-    return TxnOffsetCommitResponse(topics=list(topics.values()))

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from ottla.server.group_requests import java_address
-from ottla.types import ZERO_UUID
+from ottla.errors import CoordinatorLoadInProgress, KafkaError, UnknownTopicId
+from ottla.server.context import Connection, RequestContext
+from ottla.server.group_requests import caught, java_address
+from ottla.types import ZERO_UUID, Uuid
 from ottla.wire import APIS, Message
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
@@ -32,6 +34,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.world import Address, Promise
 from tests.unit.coordinator.group.doors import VirtualDoor
 from tests.unit.replica.node import topic_id
 
@@ -47,6 +50,29 @@ from tests.unit.replica.node import topic_id
 )
 def test_an_address_is_told_as_java_prints_it(host: str, told: str) -> None:
     assert java_address(host) == told
+
+
+def test_an_error_that_is_not_for_the_group_goes_on_to_whoever_asked() -> None:
+    """One that comes late, too: the answer was once never given."""
+    door = VirtualDoor({"t": 1})
+    tasks = door.node.world.tasks
+    connection = Connection("broker", "PLAINTEXT", Address("127.0.0.1", 4711))
+    context = RequestContext(16, 5, 1, "test", connection, door.node.broker, 0)
+
+    def again(error: KafkaError) -> str:
+        raise error
+
+    for is_late in (False, True):
+        promise: Promise[str] = tasks.promise()
+        if not is_late:
+            promise.set_exception(CoordinatorLoadInProgress())
+        answer = caught(context, promise, again)
+        if is_late:
+            promise.set_exception(CoordinatorLoadInProgress())
+        door.run_ms(1)
+        with pytest.raises(CoordinatorLoadInProgress):
+            answer.result()
+    door.close()
 
 
 def request(name: str, version: int, member_id: str) -> Message:
@@ -86,6 +112,18 @@ def request(name: str, version: int, member_id: str) -> Message:
         case _:
             assert name == "OffsetDelete", name
             return OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("u", [OffsetDeleteRequestPartition(0)])])
+
+
+def test_topics_that_are_not_known_by_their_ids_are_told_apart() -> None:
+    door = VirtualDoor({"t": 1})
+    ids = [Uuid(16 * b"\5"), topic_id("t"), Uuid(16 * b"\6")]
+    one = [OffsetCommitRequestPartition(0, 5, -1, None)]
+    door.begin("-", OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("", uuid, one) for uuid in ids]), 10)
+    door.run_ms(1)
+    ((_, answer),) = door.answers()
+    told = {topic.topic_id: topic.partitions[0].error_code for topic in answer.topics}  # type: ignore[attr-defined]
+    assert told == {ids[0]: UnknownTopicId.code, ids[1]: 0, ids[2]: UnknownTopicId.code}
+    door.close()
 
 
 GROUP_APIS = [
