@@ -107,7 +107,7 @@ def test_a_connection_tries_every_address_of_a_name(monkeypatch: pytest.MonkeyPa
         loop = asyncio.get_running_loop()
 
         async def two_addresses(host: str, port: int, **options: Any) -> Any:
-            found = ("127.0.0.2", "127.0.0.1")
+            found = ("127.0.0.2", "127.0.0.1") if host == "name" else (host,)
             return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port)) for address in found]
 
         monkeypatch.setattr(loop, "getaddrinfo", two_addresses)
