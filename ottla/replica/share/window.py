@@ -220,7 +220,8 @@ class DeliveryWindow:
         if last_done is None:
             return False
         if last_done == self.batches.last.last_offset:
-            self.start_offset = self.end_offset = last_done + 1
+            # Not back: the log may begin later by now than all that was in flight.
+            self.start_offset = self.end_offset = max(self.start_offset, last_done + 1)
             self.batches.clear()
             self.complete_count = 0
             return True
