@@ -166,6 +166,7 @@ class Node:
         self._closing.append(lambda: driver.stop(broker_epoch=self.broker_epoch))
         transactions.start()
         self._closing.append(transactions.close)
+        self._closing.append(self.broker.close)
         self.sockets = SocketServer(self.broker)
         self._closing.append(self._close_sockets)
         endpoints, controller_endpoints = self._listen()

@@ -95,6 +95,11 @@ class Broker:
             self._share = ShareService(self)
         return self._share
 
+    def close(self) -> None:
+        """End what was made along the way; the composition root ends what it has made itself."""
+        if self._share is not None:
+            self._share.close()
+
     def on_metadata(self, delta: Delta, image: Image) -> None:
         """A metadata publisher: the newest image is what requests are answered from."""
         self.image = image

@@ -47,6 +47,11 @@ class ShareService:
         for promise in self.partitions.release(group_id, member_id, partitions):
             promise.add_done_callback(_settle)
 
+    def close(self) -> None:
+        """Nothing is to be written any more."""
+        self.partitions.close()
+        self.coordinator.close()
+
     def on_metadata(self, delta: Delta, image: Image) -> None:
         self.coordinator.on_metadata(delta, image)
         self.partitions.on_metadata(delta, image)

@@ -355,13 +355,16 @@ class _Beat:
         self._records: list[CoordinatorRecord] = []
         self._epoch = group.epoch
         names = request.subscribed_topic_names
-        self._member = replace(
-            member,
-            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-            topic_names=member.topic_names if names is None else frozenset(names),
-            client_id=caller.client_id,
-            client_host=caller.client_host,
-        )
+        is_told = names is not None or request.rack_id is not None
+        self._member = member
+        if is_told or (member.client_id, member.client_host) != (caller.client_id, caller.client_host):
+            self._member = replace(
+                member,
+                rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+                topic_names=member.topic_names if names is None else frozenset(names),
+                client_id=caller.client_id,
+                client_host=caller.client_host,
+            )
 
     def run(self) -> Result[Heartbeat]:
         family, group, request = self._family, self._group, self._request
@@ -393,7 +396,7 @@ class _Beat:
 
     def _note_subscription(self) -> bool:
         """Write what the member has told anew; whether it wants other topics."""
-        if self._is_known and self._member == self._before:
+        if self._is_known and (self._member is self._before or self._member == self._before):
             return False
         self._records.append(records.subscription(self._group.group_id, self._member))
         if self._member.topic_names == self._before.topic_names:
