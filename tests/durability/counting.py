@@ -61,10 +61,11 @@ CLASSIC_SETTINGS = {"consumer.session.timeout.ms": "3000", "consumer.heartbeat.i
 class WordCount:
     """The application as a child process. `with WordCount(directory, address, "streams") as application: ...`"""
 
-    def __init__(self, directory: Path, address: str, protocol: str, name: str = "one") -> None:
+    def __init__(self, directory: Path, address: str, protocol: str, name: str = "one", **more: str) -> None:
         self.state = directory / f"state-{name}"
         self.log_path = directory / f"application-{name}.log"
         settings = {**APPLICATION_SETTINGS, "group.protocol": protocol}
+        settings |= {key.replace("_", "."): value for key, value in more.items()}
         if protocol == "classic":
             settings |= CLASSIC_SETTINGS
         self._command = [
@@ -95,6 +96,11 @@ class WordCount:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(STEP_S)
         self.process = None
+
+    def last_line(self, beginning: str) -> str:
+        """The last line it printed that begins so; empty when there is none."""
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if line.startswith(beginning)), "")
 
     def log_tail(self, lines: int = 30) -> str:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])

@@ -1,7 +1,12 @@
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -13,7 +18,8 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Word count with Kafka Streams: topic `lines` in, topic `counts` out, until it is told to end or killed.
+ * Word count with Kafka Streams: topic `lines` in, topic `counts` out, until it is told to end or killed. With the
+ * setting `application.server` it also prints where all state is, as it was told, for interactive queries.
  * Arguments: bootstrap address, application id, state directory, then settings as name=value.
  */
 public class Main {
@@ -50,6 +56,22 @@ public class Main {
         });
         Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(Duration.ofSeconds(20))));
         streams.start();
-        ended.await();
+        while (!ended.await(200, TimeUnit.MILLISECONDS)) {
+            if (settings.containsKey(StreamsConfig.APPLICATION_SERVER_CONFIG)) {
+                System.out.println("CLIENTS " + clients(streams));
+            }
+        }
+    }
+
+    private static String clients(KafkaStreams streams) {
+        return streams.metadataForAllStreamsClients().stream()
+            .map(client -> client.host() + " runs " + sorted(client.topicPartitions())
+                + " stands by for " + sorted(client.standbyTopicPartitions()))
+            .sorted()
+            .collect(Collectors.joining("; "));
+    }
+
+    private static List<String> sorted(Set<TopicPartition> partitions) {
+        return partitions.stream().map(TopicPartition::toString).sorted().toList();
     }
 }
