@@ -96,6 +96,8 @@ class History:
         self.deleted: set[Uuid] = set()
         """Topics whose deletion was acknowledged."""
         self.append_time_topics: set[str] = set()
+        self.judged_elsewhere: set[str] = set()
+        """Topics whose records another checker knows."""
         self.producer_ids: set[int] = set()
         self.may_delete_records = True
         self.violations: list[Violation] = []

@@ -1,9 +1,16 @@
-"""What a seed stands for: the settings of the node, its topics and clients, and what is going to go wrong."""
+"""What a seed stands for: the settings of the node, its topics and clients, and what is going to go wrong.
+
+Half of the seeds are about partitions: producers, consumers, an operator. The other half are pipelines: groups of
+workers consume what producers write, and some copy it in transactions (`ledger` says what is asked of them).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+
+from ottla.sim.clients.membership import SESSION_TIMEOUT_MS
+from ottla.sim.ledger import SINK, SOURCE
 
 PORT = 9092
 NODE = "node"
@@ -12,6 +19,11 @@ FAULTS = ("reset", "half-open", "silence", "part", "refuse", "kill", "power", "s
 """Every kind of trouble; a scenario has some of them."""
 MILD_FAULTS = ["clock", "reset"]
 FOLLOWED_TOPIC = "followed"
+WORKER_FAULTS = ("worker dies", "worker leaves", "worker is replaced")
+"""What happens to the workers of a pipeline, besides."""
+POWER_FAULTS = ("power", "crash", "disk", "full")
+"""Those after which unsynced bytes may be gone: groups and transactions hold nothing then, so a pipeline has them only
+where everything is synced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +31,16 @@ class TopicPlan:
     name: str
     partition_count: int
     configs: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """A group of workers on the source."""
+
+    name: str
+    has_consumer_protocol: bool
+    is_transactional: bool
+    worker_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +62,8 @@ class Scenario:
     faults: list[str]
     fault_interval_ms: int
     restart_delay_ms: int
+    groups: tuple[GroupPlan, ...] = ()
+    """Of a pipeline; none otherwise."""
 
     def describe(self) -> str:
         """One line for the head of a trace."""
@@ -47,7 +71,7 @@ class Scenario:
         return (
             f"seed {self.seed}: {self.duration_ms / 1000:.0f} s, {'synced' if self.is_synced else 'not synced'}, "
             f"topics {topics}; {self.producer_count} producers, {self.consumer_count} consumers"
-            f"{', a follower' if self.has_follower else ''}; faults "
+            f"{', a follower' if self.has_follower else ''}{''.join(f', {group}' for group in self.groups)}; faults "
             f"{', '.join(self.faults) or 'none'} about every {self.fault_interval_ms} ms; {self.settings}"
         )
 
@@ -58,7 +82,7 @@ def make_scenario(seed: int) -> Scenario:
     is_synced = chance.random() < 0.5
     has_follower = chance.random() < 0.2
     topics = [_topic(chance, index) for index in range(chance.choice((1, 1, 2, 3)))]
-    return Scenario(
+    scenario = Scenario(
         seed=seed,
         duration_ms=chance.choice((5_000, 15_000, 30_000)),
         is_synced=is_synced,
@@ -72,6 +96,46 @@ def make_scenario(seed: int) -> Scenario:
         faults=MILD_FAULTS if has_follower else _faults(chance),
         fault_interval_ms=chance.choice((500, 2_000, 6_000)),
         restart_delay_ms=chance.choice((1, 200, 3_000)),
+    )
+    pipeline_chance = Random(f"{seed} pipeline")
+    return _pipeline(scenario, pipeline_chance) if pipeline_chance.random() < 0.5 else scenario
+
+
+def _pipeline(base: Scenario, chance: Random) -> Scenario:
+    """The same trouble for groups and transactions."""
+    faults = sorted(chance.sample(FAULTS, chance.choice((0, 1, 2, 4, 6))))
+    faults += chance.sample(WORKER_FAULTS, chance.choice((0, 1, 3)))
+    is_synced = chance.random() < 0.5 or any(fault in POWER_FAULTS for fault in faults)
+    groups = tuple(
+        GroupPlan(f"group{number}", chance.random() < 0.5, chance.random() < 0.6, chance.choice((1, 2, 3)))
+        for number in range(chance.choice((1, 1, 2)))
+    )
+    settings = _settings(chance, is_synced=is_synced) | {
+        "offsets.topic.num.partitions": chance.choice(("1", "3", "10")),
+        "transaction.state.log.num.partitions": chance.choice(("1", "3", "10")),
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+        "group.initial.rebalance.delay.ms": chance.choice(("0", "200")),
+        "group.min.session.timeout.ms": "500",
+        "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "group.consumer.min.session.timeout.ms": "500",
+        "group.consumer.heartbeat.interval.ms": "400",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+    }
+    return replace(
+        base,
+        duration_ms=chance.choice((4_000, 8_000, 15_000)),
+        is_synced=is_synced,
+        settings=settings,
+        topics=[TopicPlan(SOURCE, chance.choice((1, 2, 4)), {}), TopicPlan(SINK, chance.choice((1, 3)), {})],
+        producer_count=chance.choice((1, 2)),
+        consumer_count=0,
+        has_operator=False,
+        has_follower=False,
+        faults=faults,
+        fault_interval_ms=chance.choice((300, 1_000, 3_000)),
+        groups=groups,
     )
 
 

@@ -33,6 +33,9 @@ class Topic:
 class Client:
     """One client process. `world` is of its own host; `chance` decides what it does."""
 
+    request_timeout_ms: float = REQUEST_TIMEOUT_MS
+    """How long it waits for an answer before it gives the connection up."""
+
     def __init__(
         self,
         world: NodeWorld,
@@ -105,13 +108,12 @@ class Client:
             self._chosen[api_key] = highest if self.chance.random() < 0.5 else self.chance.randint(lowest, highest)
         return self._chosen[api_key]
 
-    async def ask(self, request: Message, version: int | None = None, *, timeout_ms: float = REQUEST_TIMEOUT_MS) -> Any:
+    async def ask(self, request: Message, version: int | None = None) -> Any:
         """The response to a request on the current connection; `OSError` when it is lost meanwhile."""
         link = await self.link()
         assert request.schema.api_key is not None, "a request has an API"
-        return await link.send(
-            request, self.version_of(request.schema.api_key) if version is None else version, timeout_ms=timeout_ms
-        )
+        chosen = self.version_of(request.schema.api_key) if version is None else version
+        return await link.send(request, chosen, timeout_ms=self.request_timeout_ms)
 
     async def topics(self, names: list[str] | None = None) -> dict[str, Topic]:
         """The topics that exist, of those asked for; tries until there is an answer."""
