@@ -33,7 +33,7 @@ TOPICS = (f"lines:{PARTITION_COUNT}", f"counts:{PARTITION_COUNT}")
 STEP_S = 90.0
 """How long an application may take to go on after a kill, on a busy machine."""
 WORDS_BETWEEN = 50
-"""How many more words are counted before the next kill."""
+"""How many words that are written after a kill are counted before the next one."""
 BROKER_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
@@ -202,7 +202,8 @@ def count_through_kills(directory: Path, protocol: str, *, kills: int, instances
             counts.wait_for(1, applications)
             for number in range(kills):
                 _kill_one(number, broker, applications)
-                counts.wait_for(counts.total + WORDS_BETWEEN, applications)
+                # Lines that come now are counted: what was counted before the kill is not mistaken for going on.
+                counts.wait_for(2 * lines.sent + WORDS_BETWEEN, applications)
             lines.finish()
             counts.wait_for(2 * lines.sent, applications)
             for application in applications:

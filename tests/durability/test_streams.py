@@ -12,7 +12,7 @@ from tests.support.broker import BrokerProcess
 from tests.support.clients import eventually
 
 IS_SOAK = bool(os.environ.get("OTTLA_SOAK"))
-KILLS = 50 if IS_SOAK else 4
+KILLS = 50 if IS_SOAK else 3
 
 
 @pytest.mark.timeout(3600 if IS_SOAK else 240)
