@@ -38,34 +38,40 @@ def assign(
     order = list(HashOrder(text_hash, members))
     if not order:
         return {}
-    by_name = image.topics.by_name
-    topics_of = {
-        member_id: {by_name[name].id: None for name in sorted(members[member_id].topic_names) if name in by_name}
+    topics_of = {member_id: _topic_ids(members[member_id].topic_names, image) for member_id in order}
+    current = {
+        member_id: [
+            (topic_id, one)
+            for topic_id, partitions in targets.get(member_id, NO_PARTITIONS).items()
+            if topic_id in topics_of[member_id]
+            for one in partitions
+        ]
         for member_id in order
     }
-    current = {member_id: _places(targets.get(member_id, NO_PARTITIONS), topics_of[member_id]) for member_id in order}
-    assigned: dict[str, set[Place]] = {member_id: set() for member_id in order}
-    is_homogeneous = len({members[member_id].topic_names for member_id in order}) == 1
-    if is_homogeneous:
-        parts = [(order, list(topics_of[order[0]]))]
+    assigned: dict[str, list[Place]] = {member_id: [] for member_id in order}
+    if len({members[member_id].topic_names for member_id in order}) == 1:
+        parts = [(order, topics_of[order[0]], _place_hash)]
     else:
         every = {topic_id: None for topics in topics_of.values() for topic_id in topics}
-        parts = [([one for one in order if topic_id in topics_of[one]], [topic_id]) for topic_id in every]
-    for readers, topic_ids in parts:
+        parts = [([one for one in order if topic_id in topics_of[one]], [topic_id], _index_hash) for topic_id in every]
+    for readers, topic_ids, hash_of in parts:
         places = [(topic_id, index) for topic_id in topic_ids for index in sorted(assignable.get(topic_id, ()))]
-        wanted = set(topic_ids)
-        mine = {one: {place for place in current[one] if place[0] in wanted} for one in readers}
-        _spread(places, readers, mine, _hash_order(places) if is_homogeneous else sorted)
+        mine = {
+            reader: HashOrder(hash_of, [place for place in current[reader] if place[0] in topic_ids])
+            for reader in readers
+        }
+        _spread(places, readers, mine, hash_of)
         for member_id, found in mine.items():
-            assigned[member_id] |= found
+            assigned[member_id] += found
     return {member_id: _assignment(found) for member_id, found in assigned.items()}
 
 
-def _places(assignment: Assignment, topics: Mapping[Uuid, None]) -> set[Place]:
-    return {(topic_id, one) for topic_id, partitions in assignment.items() if topic_id in topics for one in partitions}
+def _topic_ids(names: frozenset[str], image: Image) -> list[Uuid]:
+    by_name = image.topics.by_name
+    return [by_name[name].id for name in HashOrder.copy_of(text_hash, sorted(names), len(names)) if name in by_name]
 
 
-def _assignment(places: set[Place]) -> Assignment:
+def _assignment(places: Iterable[Place]) -> Assignment:
     found: dict[Uuid, list[int]] = {}
     for topic_id, index in sorted(places):
         found.setdefault(topic_id, []).append(index)
@@ -75,42 +81,44 @@ def _assignment(places: set[Place]) -> Assignment:
 def _spread(
     places: Sequence[Place],
     readers: Sequence[str],
-    current: dict[str, set[Place]],
-    order: Callable[[Iterable[Place]], Iterable[Place]],
+    mine: Mapping[str, HashOrder[Place]],
+    hash_of: Callable[[Place], int],
 ) -> None:
-    """Change `current` so that each of `places` has as many readers as any other, and each reader its share."""
+    """Change `mine` so that each of `places` has as many readers as any other, and each reader its share."""
     sharing = -(-len(readers) // len(places)) if places else 0
     precise = sharing * len(places) / len(readers)
     desired = [ceil(precise * (number + 1)) - ceil(precise * number) for number in range(len(readers))]
+    table = HashOrder(hash_of, capacity=int((len(places) + 1) / 0.75 + 1))
     readers_of: dict[Place, set[int]] = {}
     for number, reader in enumerate(readers):
-        for place in order(set(current[reader])):
-            if len(current[reader]) > desired[number]:
-                current[reader].discard(place)
-            else:
-                readers_of.setdefault(place, set()).add(number)
-    for place in order(readers_of):
+        for place in mine[reader]:
+            table.add_if_absent(place)
+            readers_of.setdefault(place, set()).add(number)
+    for number, reader in enumerate(readers):
+        for place in list(mine[reader])[: max(0, len(mine[reader]) - desired[number])]:
+            mine[reader].discard(place)
+            readers_of[place].discard(number)
+    for place in table:
         numbers = readers_of[place]
-        for number in sorted(numbers):
-            if len(numbers) <= sharing:
-                break
+        for number in list(HashOrder(_int_hash, sorted(numbers)))[: max(0, len(numbers) - sharing)]:
             numbers.discard(number)
-            current[readers[number]].discard(place)
+            mine[readers[number]].discard(place)
     for place in places:
+        table.add_if_absent(place)
         readers_of.setdefault(place, set())
-    _fill(order(readers_of), readers_of, readers, current, desired, sharing)
+    _fill(list(table), readers_of, readers, mine, desired, sharing)
 
 
 def _fill(
     places: Iterable[Place],
     readers_of: Mapping[Place, set[int]],
     readers: Sequence[str],
-    current: Mapping[str, set[Place]],
+    mine: Mapping[str, HashOrder[Place]],
     desired: Sequence[int],
     sharing: int,
 ) -> None:
     """Give each place the readers it lacks, round and round among those who have not enough."""
-    unfilled = [number for number, reader in enumerate(readers) if len(current[reader]) < desired[number]]
+    unfilled = [number for number, reader in enumerate(readers) if len(mine[reader]) < desired[number]]
     at = 0
     has_given = False
     for place in places:
@@ -125,10 +133,9 @@ def _fill(
                 at += 1
                 continue
             numbers.add(number)
-            mine = current[readers[number]]
-            mine.add(place)
+            mine[readers[number]].add(place)
             has_given = True
-            if len(mine) >= desired[number]:
+            if len(mine[readers[number]]) >= desired[number]:
                 del unfilled[at]
             else:
                 at += 1
@@ -136,14 +143,18 @@ def _fill(
             break
 
 
-def _hash_order(places: Sequence[Place]) -> Callable[[Iterable[Place]], Iterable[Place]]:
-    """The order in which Java goes through a table of that many topics' partitions."""
-    capacity = int((len(places) + 1) / 0.75 + 1)
-    return lambda found: HashOrder(_place_hash, sorted(found), capacity=capacity)
+# Java's hashes, whose order decides who gives up and who gets what, as in Kafka.
 
 
 def _place_hash(place: Place) -> int:
     topic_id, index = place
     folded = int.from_bytes(topic_id[:8], "big") ^ int.from_bytes(topic_id[8:], "big")
-    value = (((folded >> 32) ^ (folded & 0xFFFF_FFFF)) * 31 + index) & 0xFFFF_FFFF
+    return _int_hash((((folded >> 32) ^ (folded & 0xFFFF_FFFF)) * 31 + index) & 0xFFFF_FFFF)
+
+
+def _index_hash(place: Place) -> int:
+    return _int_hash(place[1])
+
+
+def _int_hash(value: int) -> int:
     return value ^ (value >> 16)
