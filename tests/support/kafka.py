@@ -75,8 +75,13 @@ def run_java(
     main: str, arguments: Sequence[str], timeout: float = 100, *, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's main classes, or a source file, to its end; the exit code is the caller's to check."""
-    command = [*_java(), main, *arguments]
+    command = java_command(main, arguments)
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def java_command(main: str, arguments: Sequence[str]) -> list[str]:
+    """The command that runs one of Kafka's main classes, or a source file, for a test that talks to it meanwhile."""
+    return [*_java(), main, *arguments]
 
 
 def run_java_raw(
