@@ -4,8 +4,8 @@ Every partition goes to the same number of members, and every member to about th
 partition already goes on where that allows it. Members that are not all subscribed to the same topics are assigned
 topic by topic.
 
-The result is Kafka's but for one thing that is not modelled: the order of topics that fall into one bucket of a member's
-table. About one step in three thousand gives another partition away than Kafka would, and is no worse for it.
+The result is Kafka's but for one thing that is not modelled: the order of topics that fall into one bucket of a
+member's table. About one step in three thousand gives another partition away than Kafka would, and is no worse for it.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from tests.support.kafka import run_java
 
 ORACLE = Path(__file__).parents[3] / "support" / "SimpleAssignorOracle.java"
 LIFE_COUNT = 40
-"""With some more, one is met where two topics fall into one bucket of Java's table, and the step is not Kafka's: see the
-assignor."""
+"""With some more, one is met where two topics fall into one bucket of Java's table, and the step is not Kafka's."""
 
 
 class Life:
