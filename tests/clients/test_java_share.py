@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.support.broker import BrokerProcess
-from tests.support.clients import healthy_broker
+from tests.support.clients import PATIENCE_S, healthy_broker
 from tests.support.kafka import run_java
 from tests.support.server import Server, Settings, run_ottla
 
@@ -31,7 +32,6 @@ QUICK = {
 """Members are assigned soon, and records come back soon."""
 GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
-PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,14 @@ def run(main: str, broker: BrokerProcess, *arguments: str, stdin: str = "") -> s
     return done.stdout
 
 
+def produce(broker: BrokerProcess, topic: str, lines: list[str]) -> None:
+    """Without the seconds that a JVM takes to start."""
+    producer = Producer({"bootstrap.servers": broker.address})
+    for line in lines:
+        producer.produce(topic, line)
+    assert producer.flush(PATIENCE_S) == 0
+
+
 def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines() if line.strip()]
 
@@ -70,22 +78,27 @@ def test_what_members_have_said_survives_a_kill_of_the_broker(tmp_path: Path) ->
         assert play(broker.address, "after") == ["after"]
 
 
-def test_the_share_groups_tool_lists_describes_resets_and_deletes(quick: BrokerProcess) -> None:
-    run(PRODUCER, quick, "--topic", "tooled", stdin="".join(f"line {number}\n" for number in range(7)))
-    reset = ["--reset-offsets", "--group", "tooled", "--topic", "tooled", "--to-earliest"]
-    assert ["tooled", "tooled", "0", "0"] in rows(run(GROUPS, quick, *reset, "--execute"))
+def test_the_share_groups_tool_resets_and_describes_and_the_console_consumer_reads(quick: BrokerProcess) -> None:
+    produce(quick, "tooled", [f"line {number}" for number in range(7)])
+    reset = ["--reset-offsets", "--group", "tooled", "--topic", "tooled", "--to-earliest", "--execute"]
+    assert ["tooled", "tooled", "0", "0"] in rows(run(GROUPS, quick, *reset))
+    offsets = rows(run(GROUPS, quick, "--describe", "--group", "tooled"))
+    assert offsets[-1] == ["tooled", "tooled", "0", "0", "7"]
     read = run(CONSOLE, quick, "--topic", "tooled", "--group", "tooled", "--max-messages", "5", "--timeout-ms", "20000")
     assert read.splitlines() == [f"line {number}" for number in range(5)]
-    assert "tooled" in run(GROUPS, quick, "--list").split()
     state = rows(run(GROUPS, quick, "--describe", "--group", "tooled", "--state"))[-1]
     assert (state[0], state[-2]) == ("tooled", "Empty")
-    run(GROUPS, quick, *reset[:-1], "--to-latest", "--execute")
-    offsets = rows(run(GROUPS, quick, "--describe", "--group", "tooled"))
-    assert offsets[-1] == ["tooled", "tooled", "0", "7", "0"]
-    deleted = rows(run(GROUPS, quick, "--delete-offsets", "--group", "tooled", "--topic", "tooled"))
-    assert ["tooled", "Successful"] in deleted
-    run(GROUPS, quick, "--delete", "--group", "tooled")
-    assert "tooled" not in run(GROUPS, quick, "--list").split()
+
+
+def test_the_share_groups_tool_lists_and_deletes(quick: BrokerProcess) -> None:
+    produce(quick, "unwanted", ["line"])
+    reset = ["--reset-offsets", "--group", "unwanted", "--topic", "unwanted", "--to-latest", "--execute"]
+    run(GROUPS, quick, *reset)
+    assert "unwanted" in run(GROUPS, quick, "--list").split()
+    deleted = rows(run(GROUPS, quick, "--delete-offsets", "--group", "unwanted", "--topic", "unwanted"))
+    assert ["unwanted", "Successful"] in deleted
+    run(GROUPS, quick, "--delete", "--group", "unwanted")
+    assert "unwanted" not in run(GROUPS, quick, "--list").split()
 
 
 @pytest.mark.skipif(not os.environ.get("OTTLA_SOAK"), reason="what is said of Kafka does not change")
