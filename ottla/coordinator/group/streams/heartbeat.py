@@ -55,19 +55,19 @@ class Heartbeat:
     __slots__ = (
         "caller",
         "epoch",
-        "family",
         "group",
         "is_new",
         "records",
         "request",
         "settings",
         "statuses",
+        "streams",
         "subject",
     )
 
     def __init__(
         self,
-        family: StreamsShard,
+        streams: StreamsShard,
         group: StreamsGroup,
         request: StreamsGroupHeartbeatRequest,
         caller: Caller,
@@ -75,13 +75,13 @@ class Heartbeat:
         is_new: bool,
         records: list[CoordinatorRecord],
     ) -> None:
-        self.family = family
+        self.streams = streams
         self.group = group
         self.request = request
         self.caller = caller
         self.is_new = is_new
         self.records = records
-        self.settings = family.settings(group.group_id)
+        self.settings = streams.settings(group.group_id)
         self.statuses: list[TellStatus] = []
         self.epoch = group.epoch
         """The group's, after this heartbeat."""
@@ -103,9 +103,9 @@ class Heartbeat:
         self._delay_first_assignment()
         target_epoch, target = self._target(updated, configured)
         reconciled = self._reconcile(updated, target_epoch, target)
-        self.family.start_session(group.group_id, reconciled.id, self.settings)
+        self.streams.start_session(group.group_id, reconciled.id, self.settings)
         if request.shutdown_application:
-            self.family.request_shutdown(group, reconciled.id)
+            self.streams.request_shutdown(group, reconciled.id)
         response = self._response(member, reconciled)
         to_create: dict[str, CreatableTopic] = {}
         if configured.problem is not None:
@@ -177,15 +177,15 @@ class Heartbeat:
 
     def _configure(self, topology: Topology) -> tuple[ConfiguredTopology, int]:
         """The topology with its topics, and the hash of those: as they are known, or looked at anew."""
-        group, image = self.group, self.family.image
+        group, image = self.group, self.streams.image
         known = group.configured
-        if group.topology is not None and known is not None and not group.has_stale_metadata(self.family.now_ms):
+        if group.topology is not None and known is not None and not group.has_stale_metadata(self.streams.now_ms):
             return known, group.metadata_hash
-        metadata_hash = self.family.topic_hashes.group_hash(topology.required_topics, image)
+        metadata_hash = self.streams.topic_hashes.group_hash(topology.required_topics, image)
         if metadata_hash != group.metadata_hash:
             log.info("%s Computed new metadata hash: %d.", self.subject, metadata_hash)
         elif group.topology is not None and known is not None:
-            group.on_metadata_read(self.family.now_ms, group.epoch)
+            group.on_metadata_read(self.streams.now_ms, group.epoch)
             return known, metadata_hash
         log.info("%s Configuring the topology %d", self.subject, topology.epoch)
         configured = configure(self.subject, topology, image)
@@ -221,25 +221,25 @@ class Heartbeat:
         )
         log.info("%s Bumped streams group epoch to %d with metadata hash %d and validated topic epoch %d.",
                  self.subject, self.epoch, metadata_hash, validated_epoch)  # fmt: skip
-        self.family.shard.metrics.streams_rebalances += 1
-        group.on_metadata_read(self.family.now_ms, self.epoch)
+        self.streams.shard.metrics.streams_rebalances += 1
+        group.on_metadata_read(self.streams.now_ms, self.epoch)
 
     # The target
 
     def _delay_first_assignment(self) -> None:
         """More members are likely to follow the first one; each rebalance less is state not moved."""
         if self.group.is_empty and self.settings.initial_rebalance_delay_ms > 0:
-            self.family.delay_assignment(self.group.group_id, self.settings.initial_rebalance_delay_ms)
+            self.streams.delay_assignment(self.group.group_id, self.settings.initial_rebalance_delay_ms)
 
     def _target(self, member: StreamsMember, configured: ConfiguredTopology) -> tuple[int, Tasks]:
         """The epoch of the target, and what this member should have in it."""
         group = self.group
-        if self.family.is_delayed(group.group_id):
+        if self.streams.is_delayed(group.group_id):
             self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
             return group.assignment_epoch, NO_TASKS
         if group.assignment_epoch >= self.epoch:
             return group.assignment_epoch, group.target_of(member.id)
-        if not self.family.may_assign(group):
+        if not self.streams.may_assign(group):
             self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
             return group.assignment_epoch, group.target_of(member.id)
         target = compute_target(
@@ -248,7 +248,7 @@ class Heartbeat:
             epoch=self.epoch,
             updated=member,
             assignment_configs=self.settings.assignment_configs,
-            now_ms=self.family.now_ms,
+            now_ms=self.streams.now_ms,
         )
         log.info("[GroupId %s] Computed a new target assignment for epoch %d with 'sticky' assignor.",
                  group.group_id, self.epoch)  # fmt: skip
@@ -273,9 +273,9 @@ class Heartbeat:
                  "tasksPendingRevocation=%s.", self.subject, updated.epoch, updated.previous_epoch, updated.state.name,
                  updated.assigned, updated.pending_revocation)  # fmt: skip
         if updated.state is MemberState.UNREVOKED_TASKS:
-            self.family.start_rebalance_timeout(group_id, updated)
+            self.streams.start_rebalance_timeout(group_id, updated)
         else:
-            self.family.end_rebalance_timeout(group_id, updated.id)
+            self.streams.end_rebalance_timeout(group_id, updated.id)
         return updated
 
     # The answer
@@ -299,7 +299,7 @@ class Heartbeat:
             others = [one for id, one in group.members.items() if id != member.id]
             subtopologies = {} if group.configured is None else group.configured.subtopologies
             response.partitions_by_user_endpoint = group.endpoints.told(
-                [*others, member], subtopologies, self.family.image
+                [*others, member], subtopologies, self.streams.image
             )
         if not self.is_new:
             response.endpoint_information_epoch = group.endpoint_epoch
