@@ -110,3 +110,15 @@ def test_kafka_plays_the_same_scenarios(tmp_path: Path) -> None:
         kafka.kill()
         kafka.start()
         assert play(kafka.address, "after") == ["after"]
+
+
+@pytest.mark.parametrize("order", [("kafka", "ottla"), ("ottla", "kafka")], ids=" then ".join)
+def test_share_groups_go_on_when_the_other_broker_takes_the_directory(tmp_path: Path, order: tuple[str, str]) -> None:
+    """What is stored of groups and of share partitions, one has written and the other reads."""
+    properties = Settings(tmp_path / "data", **QUICK).write(tmp_path / "server.properties")
+    assert run_ottla("storage", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", properties).returncode == 0
+    for kind, scenario in zip(order, ("before", "after"), strict=True):
+        with Server.kafka(properties) if kind == "kafka" else Server.ottla(properties) as server:
+            assert play(server.address, scenario) == [scenario]
+        if kind == "ottla":
+            assert server.errors() == []
