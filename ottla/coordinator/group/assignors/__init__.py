@@ -4,7 +4,13 @@
 """
 
 from ottla.coordinator.group.assignors import heterogeneous, homogeneous, range
-from ottla.coordinator.group.assignors.hash_order import HashOrder, partition_order, text_hash, uuid_hash
+from ottla.coordinator.group.assignors.hash_order import (
+    HashOrder,
+    partition_order,
+    text_hash,
+    timeline_order,
+    uuid_hash,
+)
 from ottla.coordinator.group.assignors.spec import (
     NO_PARTITIONS,
     Assignment,
@@ -35,6 +41,7 @@ __all__ = [
     "partition_order",
     "same_partitions",
     "text_hash",
+    "timeline_order",
     "uniform",
     "uuid_hash",
 ]

@@ -10,7 +10,7 @@ or more keys, which Java keeps as a tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -92,10 +92,29 @@ def uuid_hash(value: Uuid) -> int:
     return mixed ^ (mixed >> 16)
 
 
-@lru_cache(maxsize=4096)
 def text_hash(value: str) -> int:
-    mixed = java_hash(value) & 0xFFFF_FFFF
+    mixed = _text_hash_code(value) & 0xFFFF_FFFF
     return mixed ^ (mixed >> 16)
+
+
+_text_hash_code = lru_cache(maxsize=8192)(java_hash)
+
+
+def timeline_order(keys: Collection[str]) -> list[str]:
+    """Keys in the order of Kafka's own tables, in which a coordinator has its members and their assignors.
+
+    Those tables begin with two places and never shrink; this is the order of one that nothing was removed from. Keys of
+    one place are in the order of their arrival.
+    """
+    size = 2
+    while len(keys) * 3 > size * 4:
+        size *= 2
+    shift = 65 - size.bit_length()
+    return sorted(keys, key=lambda key: (_text_hash_code(key) * _GOLDEN & 0xFFFF_FFFF_FFFF_FFFF) >> shift)
+
+
+_GOLDEN = -7046029254386353131
+"""Spreads hash codes over the upper bits (Knuth)."""
 
 
 def partition_order(partitions: Iterable[int]) -> tuple[int, ...]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ottla.coordinator.group.assignors import NO_PARTITIONS, Assignment, HashOrder, text_hash
+from ottla.coordinator.group.assignors import NO_PARTITIONS, Assignment, HashOrder, text_hash, timeline_order
+from ottla.coordinator.group.assignors.hash_order import DEFAULT_CAPACITY
 from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.member import LEAVE_EPOCH, NO_EPOCHS, Member, MemberState, PartitionEpochs
 from ottla.coordinator.group.consumer.subscriptions import (
@@ -21,7 +22,6 @@ from ottla.coordinator.group.consumer.subscriptions import (
     Subscribers,
     count,
     count_topics,
-    is_homogeneous,
 )
 from ottla.coordinator.group.group import CommitCheck, Group, GroupType
 from ottla.coordinator.record import CoordinatorRecord
@@ -135,18 +135,24 @@ class ConsumerGroup(Group):
             member_id = self.static_members.get(member.instance_id)
         return NO_PARTITIONS if member_id is None else self.targets.get(member_id, NO_PARTITIONS)
 
-    @property
-    def is_homogeneous(self) -> bool:
-        return is_homogeneous(self.regex_counts, self.topics.values(), len(self.members))
-
     def preferred_assignor(self, before: Member | None = None, after: Member | None = None) -> str | None:
-        """The assignor that most members ask for, as it will be when `after` stands in the place of `before`."""
+        """The assignor that most members ask for, as it will be when `after` stands in the place of `before`.
+
+        Of several that equally many ask for, it is the one that Kafka meets first in its tables.
+        """
         counts = dict(self.assignor_counts)
-        if before is not None:
-            count(counts, before.assignor, -1)
-        if after is not None:
-            count(counts, after.assignor, 1)
-        return max(HashOrder(text_hash, counts), key=counts.__getitem__, default=None)
+        order = timeline_order(counts)
+        if before is not None or after is not None:
+            table = HashOrder(text_hash, order, capacity=int(len(order) / 0.75 + 1) if order else DEFAULT_CAPACITY)
+            if before is not None and before.assignor is not None:
+                count(counts, before.assignor, -1)
+                if before.assignor not in counts:
+                    table.discard(before.assignor)
+            if after is not None and after.assignor is not None:
+                count(counts, after.assignor, 1)
+                table.add_if_absent(after.assignor)
+            order = list(table)
+        return max(order, key=counts.__getitem__, default=None)
 
     def is_waiting_for_others(self, member: Member) -> bool:
         """Whether partitions that the member should own still belong to somebody."""

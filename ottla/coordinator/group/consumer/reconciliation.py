@@ -38,6 +38,8 @@ class Goal:
     """The topics it is subscribed to, of those that exist; it gets nothing else whatever the target says."""
     partition_epochs: Mapping[tuple[Uuid, int], int]
     """The partitions that somebody has."""
+    names_topics: bool = True
+    """Whether it is subscribed to anything at all, be it to topics that do not exist."""
 
 
 def reconcile(
@@ -98,13 +100,13 @@ def _advance(member: Member, epoch: int, goal: Goal, owned: Collection[Owned] | 
 def _trim(member: Member, goal: Goal, owned: Collection[Owned] | None) -> Member:
     """The subscription has changed but the target has not yet: topics it does not want any more go at once."""
     gone = {topic: epochs for topic, epochs in member.assigned.items() if topic not in goal.topic_ids}
-    if not gone:
-        return member
+    if not gone and (goal.names_topics or member.pending_revocation or not member.epoch):
+        return member  # one that wants nothing is written once more, as Kafka writes it
     keeps = {topic: epochs for topic, epochs in member.assigned.items() if topic not in gone}
     gives_up = dict(member.pending_revocation)
     for topic_id, epochs in gone.items():
         gives_up[topic_id] = {**gives_up.get(topic_id, {}), **epochs}
-    if _owns_any(owned, gives_up):
+    if gives_up and _owns_any(owned, gives_up):
         return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, keeps, gives_up)
     return replace(member, previous_epoch=member.epoch, assigned=keeps)
 

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.assignors import ASSIGNORS, Assignment
+from ottla.coordinator.group.assignors import ASSIGNORS, Assignment, timeline_order
 from ottla.coordinator.group.consumer import records, target
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import Member, MemberState
@@ -96,7 +96,8 @@ class MemberUpdate:
         if not self.must_assign or not self._may_assign():
             return group.assignment_epoch, group.target_of(after)
         started_ms = self._groups.now_ms
-        members = {**group.members, after.member_id: after}
+        members = {member_id: group.members[member_id] for member_id in timeline_order(group.members)}
+        members[after.member_id] = after
         inherited = {}
         previous = group.static_members.get(after.instance_id) if after.instance_id is not None else None
         if previous is not None and previous != after.member_id:
@@ -110,7 +111,7 @@ class MemberUpdate:
             inherited,
             {expression: resolved.topics for expression, resolved in group.regexes.items()},
             self._groups.image,
-            is_homogeneous=group.is_homogeneous if self._is_homogeneous is None else self._is_homogeneous,
+            is_homogeneous=self._are_alike(len(members)),
         )
         self.records += target.changes(group.group_id, group.targets, assigned)
         self.records.append(records.target_epoch(group.group_id, self._epoch, self._groups.now_ms))
@@ -118,6 +119,15 @@ class MemberUpdate:
                  self._groups.name, group.group_id, self._epoch, name,
                  self._groups.now_ms - started_ms)  # fmt: skip
         return self._epoch, assigned[after.member_id]
+
+    def _are_alike(self, member_count: int) -> bool:
+        """Whether all members are subscribed to the same topics.
+
+        Kafka does not count a member that joins with no topics here, and then may take everybody's partitions away.
+        """
+        if self._is_homogeneous is not None:
+            return self._is_homogeneous
+        return is_homogeneous(self.group.regex_counts, self.group.topics.values(), member_count)
 
     def _may_assign(self) -> bool:
         interval_ms = self._groups.settings(self.group.group_id).assignment_interval_ms
@@ -135,7 +145,7 @@ class MemberUpdate:
         names = target.subscription(after, {key: resolved.topics for key, resolved in group.regexes.items()})
         by_name = self._groups.image.topics.by_name
         topic_ids = {by_name[name].id for name in names if name in by_name}
-        goal = Goal(epoch, wanted, topic_ids, group.partition_epochs)
+        goal = Goal(epoch, wanted, topic_ids, group.partition_epochs, bool(names))
         moved = reconcile(after, goal, owned, has_subscription_changed=self._has_changed)
         if moved == after:
             return after

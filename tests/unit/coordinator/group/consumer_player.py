@@ -2,7 +2,7 @@
 
     beat a join topics=t+u regex=x.* instance=i rack=r assignor=range timeout=2000     a joins, with its name as its id
     beat a                   a minimal heartbeat in the epoch it was told; `epoch=`, `id=` say another
-    beat a owns=t-0+t-1      it tells what it owns; `owns=none` is nothing
+    beat a owns=t-0+t-1      it tells what it owns; `owns=none` is nothing, `owns=told` what it was told last
     beat a full              it tells everything again: what it joined with, and what it owns, or owned last
     beat a leave             for good; `away` for a while
     show                     ConsumerGroupDescribe
@@ -46,19 +46,24 @@ JOIN, LEAVE, AWAY = 0, -1, -2
 class ConsumerPlayer(Player):
     """One transcript's group."""
 
+    hides_hashes = True
+    """Hashes of topics differ with their ids, which a broker chooses."""
+
     def __init__(self, door: VirtualDoor | SocketDoor, cluster: Cluster, group: str) -> None:
         super().__init__(door, group)
         self._cluster = cluster
         self._epochs: dict[str, int] = {}
         self._joined_with: dict[str, dict[str, str]] = {}
         self._owned: dict[str, str] = {}
+        self._has: dict[str, str] = {}
+        """What each member was told last: `owns=told`."""
         self._created: list[str] = []
         _, self._read_to = cluster.records(0)
 
     def take_over(self, other: ConsumerPlayer) -> None:
         """Go on with the members that another player has, perhaps with another broker."""
         self._ids, self._names, self._epochs = other._ids, other._names, other._epochs
-        self._joined_with, self._owned = other._joined_with, other._owned
+        self._joined_with, self._owned, self._has = other._joined_with, other._owned, other._has
         self._generation, self._protocol = other._generation, other._protocol
 
     def close(self) -> None:
@@ -79,6 +84,8 @@ class ConsumerPlayer(Player):
         told = {"join": JOIN, "leave": LEAVE, "away": AWAY}
         epoch = next((told[verb] for verb in verbs if verb in told), self._epochs.get(who, JOIN))
         is_full = "join" in verbs or "full" in verbs
+        if options.get("owns") == "told":
+            options["owns"] = self._has.get(who, "none")
         if "owns" in options:
             self._owned[who] = options["owns"]
         request = ConsumerGroupHeartbeatRequest(
@@ -106,6 +113,8 @@ class ConsumerPlayer(Player):
     def _join(self, plain: list[str], options: dict[str, str], version: int) -> None:
         """A classic member joins: `owns=` and `rack=` are part of what it tells the others."""
         (who,) = plain
+        if options.get("owns") == "told":
+            options["owns"] = self._has.get(who, "none")
         owned = [ConsumerProtocolSubscriptionTopicPartition(*one) for one in _by_topic(options.get("owns")).items()]
         protocols = []
         for one in options.get("protocols", "range:t").split(","):
@@ -189,6 +198,7 @@ class ConsumerPlayer(Player):
             case ConsumerGroupDescribeResponse():
                 return [line for group in response.groups for line in self._shown(group)]
             case SyncGroupResponse() if not response.error_code:
+                self._has[who] = _owning(_assigned(bytes(response.assignment)))
                 return [f"{who}: assigned {_assigned(bytes(response.assignment))} {response.protocol_name}"]
         return super()._told(who, response)
 
@@ -201,6 +211,7 @@ class ConsumerPlayer(Player):
         self._names[response.member_id] = who
         told = f"epoch {response.member_epoch}"
         if response.assignment is not None:
+            self._has[who] = _owning(self._partitions(response.assignment.topic_partitions))
             told += f", has {self._partitions(response.assignment.topic_partitions)}"
         return told
 
@@ -251,7 +262,10 @@ class ConsumerPlayer(Player):
             return head
         names = {str(uuid): name for uuid, name in self._cluster.topic_names().items()}
         version = 3 if key.schema.name == "GroupMetadataKey" else 0
-        return f"{head} {_masked(_plain(_sorted(to_json(value, version), names)), {**names, **self._names})}"
+        text = _plain(_sorted(to_json(value, version), names) if self.hides_hashes else to_json(value, version))
+        if self.hides_hashes:
+            text = re.sub(r"(metadataHash)=-?[1-9]\d*", r"\1=HASH", text)
+        return f"{head} {_masked(text, {**names, **self._names})}"
 
 
 def error_name(code: int) -> str:
@@ -273,7 +287,6 @@ def _plain(form: Any) -> str:
 
 def _masked(text: str, names: dict[str, str]) -> str:
     """Without what differs from run to run."""
-    text = re.sub(r"(metadataHash)=-?[1-9]\d*", r"\1=HASH", text)
     text = re.sub(r"(imestamp)=[1-9]\d{9,}", r"\1=NOW", text)
     text = re.sub(r"(version)=\d+", r"\1=OFFSET", text)
     for known, name in names.items():
@@ -298,6 +311,11 @@ def _by_topic(text: str | None) -> dict[str, list[int]]:
 def _assigned(data: bytes) -> str:
     assignment, _ = decode_prefix(ConsumerProtocolAssignment, 0, data, 2)
     return _listing(f"{one.topic}-{index}" for one in assignment.assigned_partitions for index in one.partitions)
+
+
+def _owning(listing: str) -> str:
+    """What is printed, as it is given in a command."""
+    return "none" if listing == "-" else listing.replace(" ", "+")
 
 
 def _listing(partitions: Any) -> str:

@@ -363,6 +363,18 @@ def test_offsets_of_topics_that_members_consume_are_kept() -> None:
     assert play.execute("fetch all") == ["t-0: 5 epoch 3 ''"]
 
 
+# Assignments
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_a_member_that_wants_nothing_takes_nothing_away_from_the_others(assignor: str) -> None:
+    """Kafka 4.3 takes the group for one of equal subscriptions then, and the newcomer's, none, for everybody's."""
+    play = Play()
+    play.all(f"beat z join topics=t assignor={assignor}", "beat b join topics=t", "beat b leave")
+    assert play.execute("beat a join topics=none") == ["a: epoch 4, has -"]
+    assert sorted(play.group.targets["z"][topic_id("t")]) == [0, 1, 2, 3]
+
+
 # Regular expressions
 
 
