@@ -1,7 +1,8 @@
 """Share groups: members that read partitions together, each record once (KIP-932)."""
 
 from ottla.coordinator.group.share.group import ShareGroup
-from ottla.coordinator.group.share.groups import Heartbeat, ShareGroups, Wanted
+from ottla.coordinator.group.share.groups import ShareGroups
+from ottla.coordinator.group.share.heartbeat import Heartbeat, Wanted
 from ottla.coordinator.group.share.member import ShareMember
 from ottla.coordinator.group.share.offsets import Altered, Deletion, ShareOffsets
 from ottla.coordinator.group.share.state_topics import StateTopic, StateTopics
