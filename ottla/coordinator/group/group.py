@@ -14,6 +14,14 @@ CommitCheck = Callable[[str, Uuid, int], None]
 """Whether an offset of that topic (by name and id) and partition may be committed: returns, or raises what is told."""
 
 
+def is_too_soon(now_ms: int, assigned_ms: int, interval_ms: int) -> bool:
+    """Whether a group was assigned its partitions at `assigned_ms` and has to keep them for the interval.
+
+    0 is not a time. Nor is one in the future, of a clock that was set back: there Kafka waits until it is reached.
+    """
+    return 0 < assigned_ms <= now_ms < assigned_ms + interval_ms
+
+
 class Caller(NamedTuple):
     """Who asks, as groups remember their members, and in which version of the API."""
 

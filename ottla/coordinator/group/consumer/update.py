@@ -23,6 +23,7 @@ from ottla.coordinator.group.consumer.reconciliation import Goal, Owned, reconci
 from ottla.coordinator.group.consumer.records import Records
 from ottla.coordinator.group.consumer.regex_refresh import RegexChange
 from ottla.coordinator.group.consumer.subscriptions import count, is_homogeneous, topics_after
+from ottla.coordinator.group.group import is_too_soon
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -131,9 +132,7 @@ class MemberUpdate:
 
     def _may_assign(self) -> bool:
         interval_ms = self._groups.settings(self.group.group_id).assignment_interval_ms
-        assigned_ms = self.group.assignment_timestamp_ms
-        # A time of 0 is unknown; an interval of 0 helps a group whose clock was set back.
-        return assigned_ms == 0 or interval_ms == 0 or self._groups.now_ms >= assigned_ms + interval_ms
+        return not is_too_soon(self._groups.now_ms, self.group.assignment_timestamp_ms, interval_ms)
 
     # 3
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.family import Replay
-from ottla.coordinator.group.group import Caller, GroupType
+from ottla.coordinator.group.group import Caller, GroupType, is_too_soon
 from ottla.coordinator.group.streams.group import StreamsGroup
 from ottla.coordinator.group.streams.heartbeat import Answer, Heartbeat
 from ottla.coordinator.group.streams.member import LEFT_EPOCH, MemberState, StreamsMember
@@ -199,8 +199,7 @@ class StreamsShard:
     def may_assign(self, group: StreamsGroup) -> bool:
         """Whether a new target may be computed so soon after the last one."""
         interval_ms = self.settings(group.group_id).assignment_interval_ms
-        computed_ms = group.assignment_timestamp_ms
-        return computed_ms == 0 or interval_ms == 0 or self.now_ms >= computed_ms + interval_ms
+        return not is_too_soon(self.now_ms, group.assignment_timestamp_ms, interval_ms)
 
     def is_delayed(self, group_id: str) -> bool:
         """Whether the group's first target waits for more members."""
