@@ -419,7 +419,7 @@ class Simulation:
         for client in self.clients:
             assert isinstance(client, Producer), "nobody else was made yet"
             client.topic_names, client.batches_max = [SOURCE], PIPELINE_BATCHES_MAX
-            client.interval_ms = self.scenario.duration_ms / PIPELINE_BATCHES_MAX
+            client.interval_ms, client.is_steady = self.scenario.duration_ms / PIPELINE_BATCHES_MAX, True
             client.acks, client.is_idempotent = -1, True
         self.history.judged_elsewhere.add(SINK)
         for plan in self.scenario.groups:

@@ -104,7 +104,7 @@ def make_scenario(seed: int) -> Scenario:
 def _pipeline(base: Scenario, chance: Random) -> Scenario:
     """The same trouble for groups and transactions."""
     faults = sorted(chance.sample(FAULTS, chance.choice((0, 1, 2, 4, 6))))
-    faults += chance.sample(WORKER_FAULTS, chance.choice((0, 1, 3)))
+    faults += chance.sample(WORKER_FAULTS, chance.choice((0, 1, 2, 3)))
     is_synced = chance.random() < 0.5 or any(fault in POWER_FAULTS for fault in faults)
     groups = tuple(
         GroupPlan(f"group{number}", chance.random() < 0.5, chance.random() < 0.6, chance.choice((1, 2, 3)))

@@ -67,6 +67,8 @@ class Producer(Client):
     codec = Codec.NONE
     topic_names: list[str]
     interval_ms = 20.0
+    is_steady = False
+    """Whether it keeps to its interval; otherwise an answer brings the next batch at once."""
     batches_max = 1_000_000
 
     async def work(self) -> None:
@@ -74,6 +76,7 @@ class Producer(Client):
         self._producer: tuple[int, int] | None = None
         self._next_number = 0
         self._in_flight = 0
+        self._next_ms = 0.0
         self._has_changed = self.world.tasks.promise()
         while True:
             await self._find_lanes()
@@ -87,11 +90,19 @@ class Producer(Client):
                     return
                 lane = self.chance.choice(list(self._lanes.values()))
                 may_send = not lane.must_resend and len(lane.outgoing) < IN_FLIGHT_MAX
-                if may_send and not self.is_stopping and self._in_flight < IN_FLIGHT_MAX and self.batches_max > 0:
+                may_send = may_send and self._in_flight < IN_FLIGHT_MAX and self.batches_max > 0
+                if may_send and not self.is_stopping and self._is_due():
                     self.batches_max -= 1
                     self._send_new(link, lane)
                 await self._wait()
             await self.pause()
+
+    def _is_due(self) -> bool:
+        now_ms = self.world.clock.monotonic_ms()
+        if self.is_steady and now_ms < self._next_ms:
+            return False
+        self._next_ms = now_ms + self.interval_ms
+        return True
 
     def _needs_lanes(self) -> bool:
         return not self._lanes
