@@ -107,6 +107,88 @@ def _promise(context, partition, records, acks):
             ),
         ),
     ),
+    Mutant(
+        "acknowledging an offset commit before the append",
+        (
+            Edit(
+                "ottla/coordinator/runtime.py",
+                "        promise = self._submit(slot, name, partial(decide, slot.shard))\n",
+                "        promise = _promise(self, slot, name, decide)\n",
+                """
+
+def _promise(runtime, slot, name, decide):
+    if name == "OffsetCommit":
+        early = runtime.world.tasks.promise()
+        try:
+            early.set_result(decide(slot.shard).response)
+        except KafkaError as error:
+            early.set_exception(error)
+            return early
+        runtime.world.tasks.later(1, lambda: runtime._submit(slot, name, lambda: decide(slot.shard)))
+        return early
+    return runtime._submit(slot, name, lambda: decide(slot.shard))
+""",
+            ),
+        ),
+    ),
+    Mutant(
+        "ending a transaction before its markers are written",
+        (
+            Edit(
+                "ottla/coordinator/transaction/completion.py",
+                "        sent = self._markers.send(marker, list(ending.remaining), "
+                "transaction_version=transaction.client_version)\n",
+                "        partitions = list(ending.remaining)\n"
+                "        self._world.tasks.later(1, lambda: self._markers.send(\n"
+                "            marker, partitions, transaction_version=transaction.client_version))\n"
+                "        self._complete(ending)\n"
+                "        return\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "skipping the producer epoch check",
+        (
+            Edit(
+                "ottla/coordinator/transaction/shard.py",
+                "    if known.producer_epoch != producer.epoch:\n        raise ProducerFenced\n",
+                "",
+            ),
+            Edit(
+                "ottla/coordinator/transaction/ending.py",
+                "    if transaction.producer_epoch != producer.epoch:\n        raise ProducerFenced\n",
+                "",
+            ),
+            Edit(
+                "ottla/coordinator/transaction/ending.py",
+                "    if not (is_current or (is_complete and (is_behind or is_overflow))):\n",
+                "    if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "reading committed records past the last stable offset",
+        (
+            Edit(
+                "ottla/storage/log.py",
+                "        return self.end if isolation is Isolation.LOG_END else self._last_stable_place()\n",
+                "        return self.end if isolation is Isolation.LOG_END else self._high_watermark_place()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "serving a group from a shard that is not loaded yet",
+        (
+            Edit(
+                "ottla/coordinator/runtime.py",
+                '            self.world.tasks.spawn(self._load(slot), f"load of {self.framing.topic}-{index}")\n',
+                "            slot.machine.on_committed(slot.log.high_watermark)\n"
+                "            slot.machine.on_leader(last_appended=slot.log.log_end_offset - 1)\n"
+                "            slot.status = Status.ACTIVE\n"
+                '            self.world.tasks.spawn(self._load(slot), f"load of {self.framing.topic}-{index}")\n',
+            ),
+        ),
+    ),
 )
 
 
@@ -142,9 +224,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", default="", help="only mutants whose name has this in it")
     options = parser.parse_args()
     missed = 0
-    for mutant in MUTANTS:
+    for mutant in (mutant for mutant in MUTANTS if options.only in mutant.name):
         begun = time.monotonic()
         found = find(mutant, options.seeds, options.jobs)
         if found is None:

@@ -36,8 +36,8 @@ OnRefused = Callable[[str, int], None]
 
 async def commit_offsets(
     client: Client, ledger: Ledger, member: Membership, offsets: Mapping[int, int], *, on_refused: OnRefused
-) -> None:
-    """Commit once. `OSError` when it is not known what came of it."""
+) -> list[int]:
+    """Commit once; the partitions whose offsets are stored. `OSError` when it is not known what came of it."""
     await client.link()
     is_classic = isinstance(member, ClassicMembership)
     version = client.version_of(_COMMIT, first=0 if is_classic else CONSUMER_PROTOCOL_VERSION)
@@ -58,10 +58,12 @@ async def commit_offsets(
     except OSError:
         ledger.on_commit_lost(member.group, offsets)
         raise
+    stored: list[int] = []
     for one in (one for answer in response.topics for one in answer.partitions):
         told = {one.partition_index: offsets[one.partition_index]}
         if not one.error_code:
             client.history.count("offsets committed")
+            stored.append(one.partition_index)
             ledger.on_commit_acknowledged(member.group, told)
         elif error_class(one.error_code).retriable:
             ledger.on_commit_lost(member.group, told)  # what could not be written may be in the log all the same
@@ -69,6 +71,7 @@ async def commit_offsets(
             ledger.on_commit_refused(member.group, told)
     for code in sorted({one.error_code for answer in response.topics for one in answer.partitions} - {0}):
         on_refused("OffsetCommit", code)
+    return stored
 
 
 async def fetch_offsets(

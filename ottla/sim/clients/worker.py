@@ -150,7 +150,8 @@ class Worker(Client):
             await self.pause()
             return
         found = await self._fetch()
-        if not found:
+        is_behind = self._transactor is None and any(one.next > one.committed for one in self._positions.values())
+        if not found and not is_behind:
             if self.max_wait_ms == 0 or self._had_error:
                 await self.pause()
             return
@@ -227,11 +228,11 @@ class Worker(Client):
 
     async def _commit(self) -> None:
         offsets = {index: one.next for index, one in self._positions.items() if one.next > one.committed}
-        member = self._member
-        await commit_offsets(self, self.ledger, member, offsets, on_refused=self._on_refused)
-        for index, offset in offsets.items():
-            if index in self._positions:
-                self._positions[index].committed = offset
+        stored = await commit_offsets(self, self.ledger, self._member, offsets, on_refused=self._on_refused)
+        for index in stored:
+            self._positions[index].committed = offsets[index]
+        if len(stored) < len(offsets):
+            await self.pause()
 
     async def _copy(self, transactor: Transactor, found: dict[int, dict[int, Value]]) -> None:
         """Copy records in one transaction; what is aborted is read again."""
