@@ -150,6 +150,7 @@ class Ledger:
         known = self.groups[group][index]
         # One that was acknowledged meanwhile is no longer in doubt, and not below what was known before.
         if offset in known.in_doubt or offset in known.late or before[index] <= offset <= known.acknowledged:
+            known.acknowledged = max(known.acknowledged, offset)  # what is shown counts, answered or not
             return
         if offset < before[index]:
             raise Violation(
@@ -172,7 +173,7 @@ class Ledger:
 
     def has_consumed(self, group: str, ends: Mapping[int, int]) -> bool:
         """Whether the offsets of a group are acknowledged up to these ends."""
-        return all(self.groups[group][index].acknowledged >= end for index, end in ends.items())
+        return all(end == 0 or self.groups[group][index].acknowledged >= end for index, end in ends.items())
 
     # Transactions
 

@@ -56,6 +56,8 @@ class SimulatedNode:
         """How a crash that the disk was told to make ends the node."""
         self.has_lost_power = False
         """Whether the power went since the last time that the node was surveyed."""
+        self.turn_us_max = 0
+        """How long the node's tasks may take that let others have their turn, such as the loading of a group."""
         self._died: Any = self._loop.create_future()
 
     @property
@@ -72,6 +74,7 @@ class SimulatedNode:
         self._died = self._loop.create_future()
         life = Life(name, self.disk, self._on_crash)
         self.world = node_world(self._network, self.host, self.clock, self.disk, life, f"{self._seed} {name}")
+        self.world.tasks.turn_us_max = self.turn_us_max
         await self._in_life(self._start(self.world))
         self._trace(f"{name} serves")
 

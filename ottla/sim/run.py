@@ -117,6 +117,7 @@ class Simulation:
         self.logs = LogCapture(self.trace, self._on_error_line)
         self.node = SimulatedNode(self.network, NODE, scenario.settings, self.logs, self.trace, str(scenario.seed))
         self.ledger = Ledger(self.trace, lambda: self.loop.now_us // 1000)
+        self.node.turn_us_max = scenario.turn_us_max
         self.clients: list[Client] = []
         self._lives: list[Life] = []
         self._posts: dict[str, tuple[GroupPlan, str]] = {}
@@ -484,7 +485,7 @@ class Simulation:
     def _source_ends(self) -> dict[int, int]:
         """How far the groups have consumed everything, once they have."""
         return {
-            one.index: min(group[one.index].acknowledged for group in self.ledger.groups.values())
+            one.index: max(0, min(group[one.index].acknowledged for group in self.ledger.groups.values()))
             for one in self.history.partitions.values()
             if one.topic == SOURCE
         }

@@ -64,6 +64,8 @@ class Scenario:
     restart_delay_ms: int
     groups: tuple[GroupPlan, ...] = ()
     """Of a pipeline; none otherwise."""
+    turn_us_max: int = 0
+    """How long the loading of a group may take."""
 
     def describe(self) -> str:
         """One line for the head of a trace."""
@@ -136,6 +138,7 @@ def _pipeline(base: Scenario, chance: Random) -> Scenario:
         faults=faults,
         fault_interval_ms=chance.choice((300, 1_000, 3_000)),
         groups=groups,
+        turn_us_max=chance.choice((0, 20_000, 1_000_000)),
     )
 
 

@@ -34,6 +34,8 @@ class VirtualTasks:
         self._life = life
         self._chance = chance
         self.slow_thread_chance = 0.02
+        self.turn_us_max = 0
+        """How long others may be at work when a task lets them have their turn."""
         loop.keep(life)
 
     def soon(self, call: Callable[[], object]) -> None:
@@ -66,6 +68,8 @@ class VirtualTasks:
             log.error("[Tasks] %s failed", task.get_name(), exc_info=error)
 
     def sleep_ms(self, delay_ms: float) -> Awaitable[None]:
+        if not delay_ms and self.turn_us_max:
+            return asyncio.sleep(self._chance.randrange(self.turn_us_max) / 1_000_000)
         return asyncio.sleep(delay_ms / 1000)
 
     def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:

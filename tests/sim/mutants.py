@@ -181,11 +181,15 @@ def _promise(runtime, slot, name, decide):
         (
             Edit(
                 "ottla/coordinator/runtime.py",
-                '            self.world.tasks.spawn(self._load(slot), f"load of {self.framing.topic}-{index}")\n',
-                "            slot.machine.on_committed(slot.log.high_watermark)\n"
-                "            slot.machine.on_leader(last_appended=slot.log.log_end_offset - 1)\n"
-                "            slot.status = Status.ACTIVE\n"
-                '            self.world.tasks.spawn(self._load(slot), f"load of {self.framing.topic}-{index}")\n',
+                "            while offset < slot.log.log_end_offset:\n",
+                "            self._loaded(slot, 0)\n"
+                "            await self.world.tasks.sleep_ms(0)\n"
+                "            while offset < slot.log.log_end_offset:\n",
+            ),
+            Edit(
+                "ottla/coordinator/runtime.py",
+                "        self._loaded(slot, self.world.clock.monotonic_ms() - started_ms)\n",
+                "        slot.context.undo.is_enabled = True\n",
             ),
         ),
     ),
