@@ -19,7 +19,7 @@ from tests.unit.replica.node import LISTENER, TestNode
 
 SETTLE_MS = 60.0
 """How long a command of a transcript takes through either door: a real broker needs that to answer."""
-LATE_S = 3.0
+LATE_S = 10.0
 """How long a real broker is waited for when it owes an answer."""
 
 
