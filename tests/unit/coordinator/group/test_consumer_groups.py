@@ -429,7 +429,9 @@ def test_a_member_is_known_by_what_it_owns() -> None:
 def test_a_clock_that_was_set_back_does_not_keep_a_group_from_its_partitions() -> None:
     """Found by the simulator. The time of the last assignment is in the future then, and Kafka waits until it comes."""
     play = Play(group_consumer_assignment_interval_ms=1000)
-    clock = play.door.node.world.clock
+    virtual = play.door.node.virtual
+    assert virtual is not None
+    clock = virtual.clock
     assert play.all("beat a join topics=t") == ["a: epoch 2, has t-0 t-1 t-2 t-3"]
     clock.set_now_ms(clock.now_ms() - 600_000)
     assert play.all("beat b join topics=t", "beat a owns=t-0+t-1", "beat b") == ["b: epoch 3, has t-2 t-3"]
