@@ -109,6 +109,8 @@ class ShareShard:
         if NO_EPOCH != update.state_epoch < state.state_epoch_max:
             raise FencedStateEpoch
         self._check_topic(key)
+        if any(batch.last_offset < batch.first_offset for batch in update.batches):
+            raise InvalidRequest("A batch of offsets ends before it begins.")
         return Result(None, [self._record(key, state, update, state.leader_epoch)])
 
     def read_summary(self, key: SharePartitionKey) -> Result[StateSummary]:

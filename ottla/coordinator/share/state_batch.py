@@ -31,9 +31,10 @@ def combine(known: Iterable[StateBatch], new: Iterable[StateBatch], start_offset
     """All batches in one list from `start_offset` on; -1 keeps everything.
 
     The steps are Kafka's and not only the outcome for each offset: where neighbours that have become alike stay two
-    batches there, they do here, because the records are compared byte by byte.
+    batches there, they do here, because the records are compared byte by byte. A batch that ends before it begins
+    covers nothing and is left out: laid over another it would take it apart, and have it put together, without end.
     """
-    heap = [*known, *new]
+    heap = [one for batches in (known, new) for one in batches if one.first_offset <= one.last_offset]
     if start_offset != -1:
         heap = [
             one if one.first_offset >= start_offset else one._replace(first_offset=start_offset)
