@@ -13,10 +13,12 @@ time fails with COORDINATOR_NOT_AVAILABLE, though they may be later, as with Kaf
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, TypeVar
 
+from ottla.coordinator.batch import BatchWriter
 from ottla.coordinator.record import CoordinatorRecord, EndMarker, Entry, Producer
 from ottla.coordinator.shard import Shard, ShardContext, ShardLog
 from ottla.coordinator.timers import Timers
@@ -42,7 +44,6 @@ from ottla.records import (
     Codec,
     ControlType,
     EndTransactionMarker,
-    RecordBatchBuilder,
     batches,
     end_transaction_batch,
 )
@@ -59,7 +60,6 @@ LOAD_BYTES = 256 * 1024
 """How much of a log is replayed before others have their turn: a few milliseconds' worth."""
 RETRY_MS = 500
 """After how long a time-out whose decision could not be written is tried again."""
-NO_PRODUCER = Producer()
 
 
 class Status(Enum):
@@ -111,8 +111,7 @@ class Runtime(Generic[S]):
         self.framing = framing
         self.image = image
         self._write_timeout_ms = write_timeout_ms
-        self.codec = codec
-        self._base_sequence = base_sequence
+        self._batches = BatchWriter(framing, codec, base_sequence)
         self._make = make
         self._log_of = log_of
         self._slots: dict[int, _Slot[S]] = {}
@@ -138,14 +137,14 @@ class Runtime(Generic[S]):
         slot = _Slot(context, self._make(context), self._log_of(index))
         made = slot
         slot.machine = Machine(
-            lambda entry: self._replay(made, entry),
-            lambda entries: self._append(made, entries),
+            partial(self._replay, made),
+            partial(self._append, made),
             promise=self.world.tasks.promise,
             undo=undo,
-            not_leading=lambda name: self._not_leading(made, name),
+            not_leading=partial(self._not_leading, made),
         )
         self._slots[index] = slot
-        slot.log.when_committed(lambda offset: self._on_committed(made, offset))
+        slot.log.when_committed(partial(self._on_committed, made))
         if slot.log.log_start_offset == slot.log.log_end_offset:
             self._loaded(slot, 0)  # most are empty: no need for a task each
         else:
@@ -218,7 +217,7 @@ class Runtime(Generic[S]):
         slot.batch_producer = producer
         slot.guard = guard
         slot.transaction_version = transaction_version
-        promise = self._submit(slot, name, lambda: decide(slot.shard))
+        promise = self._submit(slot, name, partial(decide, slot.shard))
         slot.batch_producer = slot.guard = None
         return promise if promise.done() else self._bounded(promise)
 
@@ -285,37 +284,23 @@ class Runtime(Generic[S]):
         if isinstance(first, EndMarker):
             assert len(entries) == 1, "the end of a transaction is a batch of its own"
             kind = ControlType.COMMIT if first.is_commit else ControlType.ABORT
-            batch = end_transaction_batch(
-                EndTransactionMarker(kind, first.coordinator_epoch),
-                producer_id=first.producer_id,
-                producer_epoch=first.producer_epoch,
-                timestamp=now_ms,
+            batch = bytearray(
+                end_transaction_batch(
+                    EndTransactionMarker(kind, first.coordinator_epoch),
+                    producer_id=first.producer_id,
+                    producer_epoch=first.producer_epoch,
+                    timestamp=now_ms,
+                )
             )
         else:
-            batch = self._batch(slot.batch_producer or NO_PRODUCER, entries, now_ms)
+            batch = self._batches.write(entries, now_ms, slot.batch_producer)  # type: ignore[arg-type]  # no marker
         try:
             last_offset = slot.log.append(
-                bytearray(batch), verification_guard=slot.guard, transaction_version=slot.transaction_version
+                batch, verification_guard=slot.guard, transaction_version=slot.transaction_version
             )
         except KafkaError as error:
             raise coordinator_error(error) from error
         return last_offset
-
-    def _batch(self, producer: Producer, records: Iterable[Any], now_ms: int) -> bytes:
-        # Kafka's group and share coordinators write sequence 0, with a producer or without; the transactions' none.
-        builder = RecordBatchBuilder(
-            codec=self.codec,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            base_sequence=self._base_sequence,
-            is_transactional=producer is not NO_PRODUCER,
-        )
-        framing = self.framing
-        for key, value, version in records:
-            builder.append(
-                now_ms, framing.write_key(key), None if value is None else framing.write_value(value, version)
-            )
-        return builder.build()
 
     # Waiting
 
