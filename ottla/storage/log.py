@@ -606,9 +606,12 @@ class Log:
             )
         end = self.visible_end(isolation)
         found = self._read(offset, bytes_max=bytes_max, end=end, at_least_one=at_least_one)
-        if isolation is Isolation.TXN_COMMITTED:
+        if isolation is not Isolation.TXN_COMMITTED:
+            return found
+        try:
             return found._replace(aborted=self._aborted_in(offset, found))
-        return found
+        except OSError as error:
+            self.log_dir.fail(f"reading from {self.partition}", error)
 
     def _read(self, offset: int, *, bytes_max: int, end: OffsetMetadata, at_least_one: bool) -> LogRead:
         segment = self.segments.floor(offset)

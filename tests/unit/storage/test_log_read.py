@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
 import pytest
 
-from ottla.errors import OffsetOutOfRange
+from ottla.errors import KafkaStorageError, OffsetOutOfRange
 from ottla.records import batches
 from ottla.storage import Isolation, SpecialTimestamp
 from ottla.storage.transaction_index import TransactionIndex
-from tests.support.logs import TestLog, make_batch, read_records, values
+from tests.support.logs import TestLog, make_batch, new_world, read_records, values
 
 NOW = 1_767_225_600_000
 
@@ -158,6 +159,23 @@ def test_aborted_transactions_are_found_across_segments() -> None:
     assert b"a" not in values(log.log, isolation=Isolation.TXN_COMMITTED, bytes_max=1)
     assert log.log.read(11, bytes_max=1, isolation=Isolation.TXN_COMMITTED).aborted is not None
     assert log.log.read(12, bytes_max=1, isolation=Isolation.TXN_COMMITTED).aborted == []
+
+
+def test_a_transaction_index_that_cannot_be_read_takes_the_directory_offline() -> None:
+    """Found by the simulator: readers of committed records were told UNKNOWN_SERVER_ERROR, which clients give up on."""
+    world = new_world()
+    log = TestLog(world)
+    log.append(b"a", producer_id=1, sequence=0, is_transactional=True)
+    log.end_transaction(1, commit=False)
+
+    def fail(kind: str, path: str) -> None:
+        if path.endswith(".txnindex"):
+            raise OSError(errno.EIO, "the device does not answer", path)
+
+    world.disk.on_operation = fail
+    with pytest.raises(KafkaStorageError, match="reading from"):
+        log.log.read(0, bytes_max=100, isolation=Isolation.TXN_COMMITTED)
+    assert log.directory.is_offline
 
 
 def test_a_damaged_offset_index_is_noticed_and_rebuilt_while_reading() -> None:
