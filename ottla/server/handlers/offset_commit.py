@@ -34,14 +34,16 @@ def handle(
     if not known:
         return OffsetCommitResponse(topics=refused)
     version = context.version
-    commit = OffsetCommitRequest(
-        request.group_id,
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
-        request.retention_time_ms,
-        known,
-    )
+    commit = request
+    if len(known) != len(request.topics) or refused:
+        commit = OffsetCommitRequest(
+            request.group_id,
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            request.group_instance_id,
+            request.retention_time_ms,
+            known,
+        )
     answer: Promise[OffsetCommitResponse] = context.broker.groups.write(
         request.group_id, "OffsetCommit", lambda shard: shard.offsets.commit(commit, version)
     )
