@@ -125,12 +125,21 @@ def _pipeline(base: Scenario, chance: Random) -> Scenario:
         "group.consumer.heartbeat.interval.ms": "400",
         "group.consumer.min.heartbeat.interval.ms": "100",
     }
+    if chance.random() < 0.5:
+        # What coordinators load is compacted all the time.
+        settings |= {
+            "log.roll.ms": "500",
+            "log.cleaner.backoff.ms": "200",
+            "log.cleaner.min.cleanable.ratio": "0.01",
+            "log.cleaner.delete.retention.ms": chance.choice(("0", "86400000")),
+        }
+    configs = {"segment.ms": "500"} if chance.random() < 0.3 else {}
     return replace(
         base,
         duration_ms=chance.choice((4_000, 8_000, 15_000)),
         is_synced=is_synced,
         settings=settings,
-        topics=[TopicPlan(SOURCE, chance.choice((1, 2, 4)), {}), TopicPlan(SINK, chance.choice((1, 3)), {})],
+        topics=[TopicPlan(SOURCE, chance.choice((1, 2, 4)), configs), TopicPlan(SINK, chance.choice((1, 3)), configs)],
         producer_count=chance.choice((1, 2)),
         consumer_count=0,
         has_operator=False,
