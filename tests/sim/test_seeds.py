@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from ottla.sim.run import run_seed
-from ottla.sim.scenario import FAULTS, MILD_FAULTS, make_scenario
+from ottla.sim.scenario import FAULTS, MILD_FAULTS, POWER_FAULTS, WORKER_FAULTS, make_scenario
 
 SEEDS = range(500 if os.environ.get("OTTLA_SOAK") else 24)
 
@@ -22,6 +22,11 @@ def test_nothing_that_was_promised_is_broken(seed: int) -> None:
     outcome = run_seed(seed)
     assert outcome.failure is None, f"{outcome.failure}\n\nreplay: make sim SEED={seed}"
     assert outcome.counts.get("batches sent", 0) > 0, "a run without records proves nothing"
+    groups = make_scenario(seed).groups
+    if any(group.is_transactional for group in groups):
+        assert outcome.counts.get("copies shown", 0) > 0, "a run without transactions proves nothing"
+    if not all(group.is_transactional for group in groups):
+        assert outcome.counts.get("offsets committed", 0) > 0, "a run without commits proves nothing"
 
 
 def test_a_seed_replays_exactly_under_any_hash_seed() -> None:
@@ -43,8 +48,18 @@ def test_a_seed_replays_exactly_under_any_hash_seed() -> None:
 
 def test_different_seeds_are_different_runs() -> None:
     scenarios = [make_scenario(seed) for seed in range(200)]
-    assert {fault for scenario in scenarios for fault in scenario.faults} == set(FAULTS)
+    assert {fault for scenario in scenarios for fault in scenario.faults} == {*FAULTS, *WORKER_FAULTS}
     assert len({scenario.describe() for scenario in scenarios}) == 200
     assert {scenario.is_synced for scenario in scenarios} == {True, False}
     assert any(scenario.has_follower and scenario.faults == MILD_FAULTS for scenario in scenarios)
     assert any(not scenario.faults for scenario in scenarios)
+
+
+def test_pipelines_have_groups_of_every_kind_and_lose_nothing_to_power() -> None:
+    pipelines = [scenario for scenario in map(make_scenario, range(200)) if scenario.groups]
+    assert 60 < len(pipelines) < 140, "about half of the seeds"
+    kinds = {(one.has_consumer_protocol, one.is_transactional) for scenario in pipelines for one in scenario.groups}
+    assert len(kinds) == 4
+    assert {scenario.is_synced for scenario in pipelines} == {True, False}
+    for scenario in pipelines:
+        assert scenario.is_synced or not set(scenario.faults) & set(POWER_FAULTS), scenario.describe()
