@@ -23,6 +23,7 @@ from ottla.world import Promise
 
 API_KEY = 90
 NO_LAG = -1
+OFFSET_MAX = 2**63 - 1
 
 Summaries = Mapping[tuple[Uuid, int], StateSummary | None]
 
@@ -133,5 +134,7 @@ def _partition(
             partition_index=index, error_code=error.code, error_message=error.message
         )
     assert end is not None, "every log has an end"
-    told.lag = end.offset - summary.start_offset - summary.delivery_complete_count
+    # The start offset is what a leader or an operator has said it is, however absurd.
+    lag = end.offset - summary.start_offset - summary.delivery_complete_count
+    told.lag = max(-OFFSET_MAX, min(lag, OFFSET_MAX))
     return told
