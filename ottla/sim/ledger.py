@@ -100,8 +100,7 @@ class Claim(NamedTuple):
 class Ledger:
     """All groups and transactions of a run. `now_ms` is a monotonic clock for all clients."""
 
-    def __init__(self, trace: Callable[[str], None], now_ms: Callable[[], int]) -> None:
-        self._trace = trace
+    def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
         self.groups: dict[str, dict[int, Committed]] = {}
         self.transactional_groups: list[str] = []

@@ -36,13 +36,13 @@ from ottla.sim.clock import START_MS, VirtualClock
 from ottla.sim.disk import VirtualDisk
 from ottla.sim.faults import CHANGES, Kind, Moment
 from ottla.sim.history import History, Violation
-from ottla.sim.ledger import SINK, SOURCE, Ledger
 from ottla.sim.life import Life
 from ottla.sim.logs import LogCapture
 from ottla.sim.loop import Deadlock, Runaway, VirtualLoop
 from ottla.sim.network import Host, VirtualNetwork
 from ottla.sim.node import NodeDied, SimulatedNode
-from ottla.sim.scenario import FOLLOWED_TOPIC, NODE, PORT, GroupPlan, Scenario, make_scenario
+from ottla.sim.pipeline import Pipeline
+from ottla.sim.scenario import FOLLOWED_TOPIC, NODE, PORT, WORKER_FAULTS, Scenario, make_scenario
 from ottla.sim.trace import Trace
 from ottla.sim.world import VirtualNodeWorld, node_world
 
@@ -68,8 +68,6 @@ DISK_FAULTS: tuple[tuple[Kind, ...], ...] = (
 MOMENTS: tuple[Moment, ...] = ("before", "during", "after")
 BATCHES_MAX = 250
 """What one producer sends: enough for every fault, and little enough to read it all again after each restart."""
-PIPELINE_BATCHES_MAX = 60
-"""The same for one whose records are copied, committed and read again and again."""
 WAITING_MAX = 64
 """How many requests of one connection may wait for data or for followers."""
 STARTS_MAX = 6
@@ -116,12 +114,10 @@ class Simulation:
         self.history = History(self.trace, is_synced=scenario.is_synced)
         self.logs = LogCapture(self.trace, self._on_error_line)
         self.node = SimulatedNode(self.network, NODE, scenario.settings, self.logs, self.trace, str(scenario.seed))
-        self.ledger = Ledger(self.trace, lambda: self.loop.now_us // 1000)
+        self.pipeline = Pipeline(scenario, self, self.history, self.trace, lambda: self.loop.now_us // 1000)
         self.node.turn_us_max = scenario.turn_us_max
         self.clients: list[Client] = []
         self._lives: list[Life] = []
-        self._posts: dict[str, tuple[GroupPlan, str]] = {}
-        """The group and the place of every worker there was, by its name."""
         self._has_disk_fault = False
         """Whether the disk was made to fail in this life: then the node may complain."""
         self.history.append_time_topics = {
@@ -216,7 +212,7 @@ class Simulation:
             group = [client for client in self.clients if isinstance(client, kind)]
             for client in group:
                 if isinstance(client, SinkReader):
-                    client.ends = self._source_ends()
+                    client.ends = self.pipeline.consumed()
                 client.is_stopping = True
             await self._until_done(group)
             if self.history.violations:
@@ -228,7 +224,7 @@ class Simulation:
 
     async def _read_all_again(self) -> None:
         """A reader and an auditor that know nothing find everything as it was."""
-        last = [self._add_reader("last reader"), self._add_auditor("last auditor")]
+        last = self.pipeline.add_observers("last reader", "last auditor", self._chance_of("last"))
         for client in last:
             client.is_stopping = True
             client.start()
@@ -356,8 +352,8 @@ class Simulation:
                 wrong_ms = chance.randrange(-600_000, 600_000)
                 self.trace(f"the clock is now wrong by {wrong_ms} ms")
                 node.clock.set_now_ms(START_MS + self.loop.now_us // 1000 + wrong_ms)
-            case "worker dies" | "worker leaves" | "worker is replaced":
-                self._change_worker(fault)
+            case _ if fault in WORKER_FAULTS:
+                self.pipeline.strike(fault, chance)
 
     async def _stop_node(self) -> None:
         try:
@@ -391,7 +387,7 @@ class Simulation:
         chance = self._chance_of("clients")
         names = [topic.name for topic in scenario.topics] + ([FOLLOWED_TOPIC] if scenario.has_follower else [])
         for number in range(scenario.producer_count):
-            producer = self._add(Producer, f"producer{number}")
+            producer = self.add(Producer, f"producer{number}")
             producer.topic_names = chance.sample(names, chance.randint(1, len(names)))
             producer.acks, producer.is_idempotent = chance.choice(
                 ((-1, True), (-1, True), (-1, False), (1, False), (0, False))
@@ -400,7 +396,7 @@ class Simulation:
             producer.interval_ms = chance.choice((20, 100, 400))
             producer.batches_max = BATCHES_MAX
         for number in range(scenario.consumer_count):
-            consumer = self._add(Consumer, f"consumer{number}")
+            consumer = self.add(Consumer, f"consumer{number}")
             consumer.topic_names = chance.sample(names, chance.randint(1, len(names)))
             consumer.has_session = chance.random() < 0.7
             consumer.begins_at = chance.choice((EARLIEST, EARLIEST, LATEST))
@@ -408,91 +404,16 @@ class Simulation:
             consumer.max_bytes = chance.choice((1, 1_000, 1 << 20))
             consumer.max_wait_ms = chance.choice((0, 50, 500))
         if scenario.groups:
-            self._make_pipeline(chance)
+            self.pipeline.make([one for one in self.clients if isinstance(one, Producer)], chance)
         if scenario.has_operator:
-            self._add(Operator, "operator").interval_ms = chance.choice((300, 2_000))
+            self.add(Operator, "operator").interval_ms = chance.choice((300, 2_000))
             self.history.may_delete_records = chance.random() < 0.5
         if scenario.has_stranger:
-            self._add(Stranger, "stranger").topic_names = names
-
-    def _make_pipeline(self, chance: Random) -> None:
-        (source_count,) = (topic.partition_count for topic in self.scenario.topics if topic.name == SOURCE)
-        for client in self.clients:
-            assert isinstance(client, Producer), "nobody else was made yet"
-            client.topic_names, client.batches_max = [SOURCE], PIPELINE_BATCHES_MAX
-            client.interval_ms, client.is_steady = self.scenario.duration_ms / PIPELINE_BATCHES_MAX, True
-            client.acks, client.is_idempotent = -1, True
-        self.history.judged_elsewhere.add(SINK)
-        for plan in self.scenario.groups:
-            self.ledger.add_group(plan.name, source_count, is_transactional=plan.is_transactional)
-            for number in range(plan.worker_count):
-                self._add_worker(plan, f"{plan.name} worker{number}", chance)
-        self._add_reader("reader")
-        self._add_auditor("auditor")
-
-    def _add_worker(self, plan: GroupPlan, place: str, chance: Random) -> Worker:
-        """A worker in a place of a group: whoever has the place has its transactional id."""
-        worker = self._add(Worker, f"{place} ({len(self._posts)})")
-        worker.ledger = self.ledger
-        self._posts[worker.name] = (plan, place)
-        worker.group = plan.name
-        worker.has_consumer_protocol = plan.has_consumer_protocol
-        worker.transactional_id = place if plan.is_transactional else None
-        worker.has_epoch_bump = chance.random() < 0.6
-        worker.transaction_timeout_ms = chance.choice((1_500, 10_000, 30_000))
-        worker.abort_chance = chance.choice((0, 0.2, 0.5))
-        worker.partition_max_bytes = chance.choice((1, 1, 1_000, 1 << 16))
-        worker.max_wait_ms = chance.choice((0, 50, 500))
-        return worker
-
-    def _change_worker(self, fault: str) -> None:
-        """One worker goes, in one way or another, and another takes its place."""
-        present = [
-            client
-            for client in self.clients
-            if isinstance(client, Worker) and not (client.is_replaced or client.is_leaving or client.is_done)
-        ]
-        if fault == "worker is replaced":
-            present = [worker for worker in present if worker.transactional_id is not None] or present
-        if not present:
-            return
-        worker = self.chance.choice(present)
-        self.trace(f"{worker.name}: {fault}")
-        if fault == "worker leaves":
-            worker.is_leaving = True
-        elif fault == "worker is replaced" and worker.transactional_id is not None:
-            worker.is_replaced = True
-        else:
-            self.clients.remove(worker)
-            next(life for life in self._lives if life.name == worker.name).end()
-            self.network.end_life(self.network.hosts[worker.name])
-            self.ledger.on_given_up(worker.name)
-            self.ledger.release(worker.group, worker.name)
-        self._add_worker(*self._posts[worker.name], self.chance).start()
-
-    def _add_reader(self, name: str) -> SinkReader:
-        reader = self._add(SinkReader, name)
-        reader.ledger = self.ledger
-        reader.ends = self._source_ends()
-        reader.partition_max_bytes = self._chance_of(name).choice((1, 300, 1 << 16))
-        return reader
-
-    def _add_auditor(self, name: str) -> Auditor:
-        auditor = self._add(Auditor, name)
-        auditor.ledger = self.ledger
-        return auditor
-
-    def _source_ends(self) -> dict[int, int]:
-        """How far the groups have consumed everything, once they have."""
-        return {
-            one.index: max(0, min(group[one.index].acknowledged for group in self.ledger.groups.values()))
-            for one in self.history.partitions.values()
-            if one.topic == SOURCE
-        }
+            self.add(Stranger, "stranger").topic_names = names
 
     async def _add_follower(self, admin: Admin) -> None:
         """A second broker, and a topic that it follows."""
-        follower = self._add(Follower, "follower")
+        follower = self.add(Follower, "follower")
         follower.start()
         while not follower.is_ready:
             await self._sleep_ms(50)
@@ -507,10 +428,16 @@ class Simulation:
         for index in range(follower.topic.partition_count):
             self.history.partition(FOLLOWED_TOPIC, follower.topic.id, index).replicated_to = 0
 
-    def _add(self, kind: type[_C], name: str) -> _C:
+    def add(self, kind: type[_C], name: str) -> _C:
         client = kind(self._world_of(name), self._chance_of(name), name, self.history, **self._common)
         self.clients.append(client)
         return client
+
+    def remove(self, client: Client) -> None:
+        """A client dies, and nobody else lives on its host."""
+        self.clients.remove(client)
+        next(life for life in self._lives if life.name == client.name).end()
+        self.network.end_life(self.network.hosts[client.name])
 
     @property
     def _common(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from ottla.wire.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 SESSION_TIMEOUT_MS = 3_000
@@ -77,8 +77,7 @@ class Membership:
 
     def on_refused(self, error: type[KafkaError]) -> None:
         """A request of this member was refused: it has to find out about its group."""
-        if error in (UnknownMemberId, FencedMemberEpoch):
-            self._check_forgotten(error)
+        self._check_forgotten(error)
         if error not in (RebalanceInProgress, StaleMemberEpoch):
             self._drop()
         self._heartbeat_ms = 0
@@ -215,7 +214,10 @@ class ClassicMembership(Membership):
             request.members = [MemberIdentity(self.member_id)]
         self._drop()
         self.member_id = ""
-        await self.client.ask(request, version)
+        response: LeaveGroupResponse = await self.client.ask(request, version)
+        for code in (response.error_code, *(one.error_code for one in response.members)):
+            if code:
+                self._refused("LeaveGroup", code, UnknownMemberId)
 
 
 class ConsumerMembership(Membership):
@@ -271,8 +273,12 @@ class ConsumerMembership(Membership):
     async def leave(self) -> None:
         member_id, epoch = self.member_id, self.epoch
         self._drop()
-        if epoch > 0:
-            await self.client.ask(ConsumerGroupHeartbeatRequest(self.group, member_id, LEAVE_EPOCH))
+        if epoch <= 0:
+            return
+        request = ConsumerGroupHeartbeatRequest(self.group, member_id, LEAVE_EPOCH)
+        response: ConsumerGroupHeartbeatResponse = await self.client.ask(request)
+        if response.error_code:
+            self._refused("ConsumerGroupHeartbeat", response.error_code, UnknownMemberId)
 
 
 def _subscription() -> bytes:

@@ -21,7 +21,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def ledger(clock: Clock) -> Ledger:
-    ledger = Ledger(lambda line: None, lambda: clock.now_ms)
+    ledger = Ledger(lambda: clock.now_ms)
     ledger.add_group(GROUP, 2, is_transactional=True)
     return ledger
 
