@@ -14,7 +14,11 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 def protocols_of(asked: Iterable[JoinGroupRequestProtocol]) -> Protocols:
-    return tuple((one.name, bytes(one.metadata)) for one in asked)
+    """The first of each name: one that is named twice would count as if two members knew it."""
+    first: dict[str, bytes] = {}
+    for one in asked:
+        first.setdefault(one.name, bytes(one.metadata))
+    return tuple(first.items())
 
 
 class ClassicMember:
