@@ -52,7 +52,7 @@ MB = 1_000_000
 ROUNDS = 400 if os.environ.get("OTTLA_SOAK") else 40
 CONNECTION_COUNT = 12
 WAIT_S = 0.02
-BATCH = 100
+BATCH = 20
 NAMES = sorted(
     name
     for name in SERVED["broker"]
