@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.coordinator.group.assignors import NO_PARTITIONS, Assignment, same_partitions
-from ottla.coordinator.group.group import Caller
+from ottla.coordinator.group.group import Caller, is_too_soon
 from ottla.coordinator.group.share import records, simple_assignor
 from ottla.coordinator.group.share.group import ShareGroup
 from ottla.coordinator.group.share.member import JOIN_EPOCH, ShareMember
@@ -136,8 +136,7 @@ class Beat:
     def _target(self, interval_ms: int, now_ms: int) -> tuple[int, Assignment]:
         """The epoch of the target assignment, and what the member should read; computed anew where it is time to."""
         group, member_id = self._group, self._member.member_id
-        is_early = group.assignment_ms != 0 and interval_ms != 0 and now_ms < group.assignment_ms + interval_ms
-        if group.assignment_epoch >= self._epoch or is_early:
+        if group.assignment_epoch >= self._epoch or is_too_soon(now_ms, group.assignment_ms, interval_ms):
             return group.assignment_epoch, group.targets.get(member_id, NO_PARTITIONS)
         initialized = group.state_topics.initialized
         assigned = simple_assignor.assign(

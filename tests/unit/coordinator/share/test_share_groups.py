@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.coordinator.group.share import ShareGroup
+from ottla.sim import VirtualClock
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.wire.metadata import FeatureLevelRecord, PartitionRecord
 from tests.unit.replica.node import NODE_ID, TestNode, directory_id, topic_id
@@ -121,3 +122,19 @@ def test_a_member_that_is_silent_is_fenced_also_by_a_coordinator_that_has_just_l
     assert list(play.group.members) == ["m"]
     play.node.run_ms(2000)
     assert list(play.group.members) == []
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_share_group_from_its_partitions() -> None:
+    """The time of the last assignment is in the future then, and Kafka waits until it comes."""
+    play = Play()
+    play.node.create_topic("t", 3)
+    play.join("m", "t")
+    play.run()
+    assert play.assigned["m"] == {"t": [0, 1, 2]}
+    play.node.create_topic("u", 1)
+    clock = play.node.world.clock
+    assert isinstance(clock, VirtualClock), clock
+    clock.set_now_ms(clock.now_ms() - 600_000)
+    play.join("n", "u")
+    play.run()
+    assert play.assigned["n"] == {"u": [0]}
