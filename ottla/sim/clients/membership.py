@@ -66,7 +66,7 @@ class Membership:
         self.tenure = 0
         """Grows whenever the member may have lost its partitions for a while: positions in them are void then."""
         self._contact_ms: int | None = None
-        """When it last sent something that the coordinator took without complaint, as a member for good."""
+        """When it last sent a heartbeat that was taken without complaint: from then on its session runs anew."""
         self._heartbeat_ms = 0
 
     async def tick(self) -> bool:
@@ -176,7 +176,6 @@ class ClassicMembership(Membership):
         await self._sync(response.generation_id, members)
 
     async def _sync(self, generation: int, members: list[JoinGroupResponseMember]) -> None:
-        sent_ms = self.ledger.now_ms()
         request = SyncGroupRequest(
             group_id=self.group,
             generation_id=generation,
@@ -193,7 +192,8 @@ class ClassicMembership(Membership):
             return
         self.epoch = generation
         self.owned = _read_assignment(bytes(response.assignment))
-        self._on_contact(sent_ms)
+        # Who syncs with a group that is stable already is answered, and its session goes on running, as in Kafka.
+        self._heartbeat_ms = self.ledger.now_ms() + HEARTBEAT_MS
         self.client.trace(f"{self.client.name} has {self.owned} in generation {generation} of {self.group}")
 
     def _assign(self, member_ids: list[str]) -> list[SyncGroupRequestAssignment]:
