@@ -397,8 +397,13 @@ async def fill(job: Job) -> Outcome:
     meter = _Meter(job)
     for number in range(job.groups):
         request = _commit_request(f"{job.name}-{number}", topic, range(job.partitions), number)
-        answer = await link.ask(request, 9, OffsetCommitResponse)
-        assert all(one.error_code == 0 for one in answer.topics[0].partitions), answer
+        while True:
+            answer = await link.ask(request, 9, OffsetCommitResponse)
+            codes = {one.error_code for one in answer.topics[0].partitions}
+            if codes.isdisjoint(LOADING):
+                break
+            await asyncio.sleep(0.01)  # a new broker, whose coordinators are not all there yet
+        assert codes == {0}, answer
     return meter.read(job.groups * job.partitions)
 
 
