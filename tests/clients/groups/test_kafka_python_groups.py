@@ -28,7 +28,7 @@ class Member:
     def __init__(self, address: str, group: str, topics: list[str] | str, **settings: Any) -> None:
         self.consumer = KafkaConsumer(
             bootstrap_servers=address, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
-            session_timeout_ms=6000, heartbeat_interval_ms=200, metadata_max_age_ms=500, fetch_max_wait_ms=100,
+            session_timeout_ms=20_000, heartbeat_interval_ms=200, metadata_max_age_ms=500, fetch_max_wait_ms=100,
             **settings,
         )  # fmt: skip
         if isinstance(topics, str):
