@@ -362,7 +362,9 @@ class Log:
         view = data if isinstance(data, memoryview) else memoryview(data)
         if origin is AppendOrigin.RAFT_LEADER:
             return self._append_given(view, leader_epoch=leader_epoch, origin=origin)
-        if origin is AppendOrigin.CLIENT:
+        if origin is AppendOrigin.CLIENT or origin is AppendOrigin.COORDINATOR:
+            # A coordinator's batches have no producer but for transactions, which are never plain: so the rules for
+            # sequences, which are not the same for both, do not come into it.
             info = self._append_plain(view, leader_epoch)
             if info is not None:
                 return info

@@ -286,7 +286,9 @@ class _Source:
 
 def _write_tags(out: bytearray, known: Sequence[tuple[int, bytes | bytearray]], unknown: Sequence[UnknownTag]) -> None:
     """Write the tag section: known and unknown fields in the order of their tags."""
-    fields = sorted([*known, *unknown], key=lambda field: field[0])
+    fields: Sequence[tuple[int, bytes | bytearray]] = known
+    if unknown or len(known) > 1:
+        fields = sorted([*known, *unknown], key=lambda field: field[0])
     out += uvarint(len(fields))
     last = -1
     for tag, content in fields:
