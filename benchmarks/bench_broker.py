@@ -16,13 +16,22 @@ from benchmarks.rivals.job import Measured
 
 
 @functools.cache
-def duel_of(quick: bool) -> Duel:
-    """The one run that all rows are taken from."""
+def outcome_of(quick: bool) -> Duel | Exception:
+    """The one run that all rows are taken from; one that fails is not tried again for every row."""
     bench = Bench(quick=quick)
     try:
         return run(bench)
+    except Exception as error:  # noqa: BLE001  every row raises it
+        return error
     finally:
         bench.close()
+
+
+def duel_of(quick: bool) -> Duel:
+    found = outcome_of(quick)
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def beside(duel: Duel, figures: Mapping[str, float], unit: Unit, note: str = "") -> Result:
