@@ -34,6 +34,9 @@ class Member:
         if isinstance(topics, str):
             self.consumer.subscribe(pattern=topics)
         else:
+            for topic in topics:
+                # It may join before it knows the topic, assign nothing, and then send no heartbeats any more.
+                self.consumer.partitions_for_topic(topic)
             self.consumer.subscribe(topics)
         self.records: list[Any] = []
         self.assigned: set[Any] = set()

@@ -19,6 +19,11 @@ from tests.unit.coordinator.group.doors import SocketDoor
 SETTINGS = {"group.consumer.assignment.interval.ms": "0", "offsets.topic.num.partitions": "1"}
 
 
+def answered(player: ConsumerPlayer, command: str) -> list[str]:
+    """Carry out a command that is answered with one response, however long a busy machine takes for it."""
+    return player.execute_expecting(command, ["one"])
+
+
 @contextmanager
 def players(server: Server, before: dict[str, ConsumerPlayer], names: list[str]) -> Iterator[dict[str, ConsumerPlayer]]:
     """A player for each group, which goes on where the one before was."""
@@ -31,7 +36,7 @@ def players(server: Server, before: dict[str, ConsumerPlayer], names: list[str])
                 client.create_topic("t", partitions=4)
         door, cluster = SocketDoor(server.port), SocketCluster(server.port)
         made = {name: ConsumerPlayer(door, cluster, name) for name in names}
-        while "COORDINATOR" in made[names[0]].execute("show")[0]:
+        while "COORDINATOR" in answered(made[names[0]], "show")[0]:
             time.sleep(0.1)  # the groups are being loaded
         for name, player in made.items():
             if name in before:
@@ -40,11 +45,6 @@ def players(server: Server, before: dict[str, ConsumerPlayer], names: list[str])
         cluster.close()
         door.close()
         server.stop()
-
-
-def answered(player: ConsumerPlayer, command: str) -> list[str]:
-    """Carry out a command that is answered with one response, however long a busy machine takes for it."""
-    return player.execute_expecting(command, ["one"])
 
 
 @pytest.mark.java
