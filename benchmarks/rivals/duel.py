@@ -45,7 +45,7 @@ class Sizes:
     small_records: int = 4_000_000
     tiny_records: int = 300_000
     single_records: int = 60_000
-    round_trips: int = 4_000
+    round_trips: int = 12_000
     bare_bytes: int = 1 << 30
 
 
