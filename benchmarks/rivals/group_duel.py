@@ -30,7 +30,7 @@ class Sizes:
     stable_groups: int = 40
     large_members: int = 100
     large_partitions: int = 500
-    large_rounds: int = 4
+    large_rounds: int = 20
     idle_groups: int = 1000
     idle_s: float = 20.0
     committers: int = 50
