@@ -18,9 +18,11 @@ from ottla.records import (
     LOG_OVERHEAD,
     MAGIC,
     NO_PARTITION_LEADER_EPOCH,
+    TRANSACTIONAL_BIT,
     Codec,
     RecordBatchBuilder,
     crc32c,
+    encode_record,
 )
 from ottla.wire import Message, encode_into
 from ottla.wire.coordinator import CoordinatorRecords
@@ -28,8 +30,6 @@ from ottla.wire.coordinator import CoordinatorRecords
 NO_PRODUCER = Producer()
 _CRC = struct.Struct(">I")
 _CRC_POSITION = CRC_START - _CRC.size
-_TRANSACTIONAL = 0x10
-"""The batch attribute of a transaction's records."""
 _VERSIONS = [struct.pack(">h", version) for version in range(32)]
 """What stands before a value."""
 
@@ -63,10 +63,10 @@ class BatchWriter:
             if value is not None:
                 framed_value = bytearray(_VERSIONS[version])
                 encode_into(value, version, framed_value)
-            out += _record(index, framed_key, framed_value)
+            out += encode_record(index, 0, framed_key, framed_value, ())
         HEADER.pack_into(
             out, 0, 0, len(out) - LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, MAGIC, 0,
-            0 if producer is None else _TRANSACTIONAL, index, now_ms, now_ms, producer_id, producer_epoch,
+            0 if producer is None else TRANSACTIONAL_BIT, index, now_ms, now_ms, producer_id, producer_epoch,
             self._base_sequence, index + 1,
         )  # fmt: skip
         _CRC.pack_into(out, _CRC_POSITION, crc32c(memoryview(out)[CRC_START:]))
@@ -92,32 +92,3 @@ class BatchWriter:
                 now_ms, framing.write_key(key), None if value is None else framing.write_value(value, version)
             )
         return bytearray(builder.build())
-
-
-def _record(offset_delta: int, key: bytearray, value: bytearray | None) -> bytes:
-    """One record with its length in front: no headers, and the time of the batch."""
-    body = b"".join(
-        (
-            b"\0\0",  # attributes, and a timestamp delta of 0
-            _varint(offset_delta),
-            _varint(len(key)),
-            key,
-            b"\x01" if value is None else _varint(len(value)),
-            value or b"",
-            b"\0",  # no headers
-        )
-    )
-    return _varint(len(body)) + body
-
-
-def _varint(value: int) -> bytes:
-    """A number that is not negative, as a zigzag varint."""
-    value <<= 1
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

@@ -231,10 +231,7 @@ class Runtime(Generic[S]):
         def written(done: Promise[None]) -> None:
             try:
                 done.result()
-            except KafkaError as error:
-                if not answer.done():
-                    answer.set_exception(error)
-            except Exception as error:  # noqa: BLE001  the dispatcher logs it
+            except Exception as error:  # noqa: BLE001  the dispatcher logs it unless it is one of Kafka's
                 if not answer.done():
                     answer.set_exception(error)
 

@@ -18,6 +18,7 @@ from ottla.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     Batch,
     TimestampType,
     batch_size,
@@ -34,6 +35,7 @@ from ottla.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompre
 from ottla.records.control import ControlType, EndTransactionMarker, control_batch, end_transaction_batch
 from ottla.records.crc import crc32c
 from ottla.records.decode import Scan
+from ottla.records.encode import encode_record
 from ottla.records.record import Header, Record, Row
 from ottla.records.rewrite import empty_batch, filter_batch, recompress
 from ottla.records.varint import to_int64
@@ -52,6 +54,7 @@ __all__ = [
     "set_max_timestamp",
     "RecordBatchBuilder",
     "build_batch",
+    "encode_record",
     "filter_batch",
     "empty_batch",
     "recompress",
@@ -79,4 +82,5 @@ __all__ = [
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
     "TIMESTAMP_TYPE_BIT",
+    "TRANSACTIONAL_BIT",
 ]
