@@ -35,7 +35,7 @@ class Member:
             self.consumer.subscribe(pattern=topics)
         else:
             for topic in topics:
-                # It may join before it knows the topic, assign nothing, and then send no heartbeats any more.
+                # On a busy machine it may join before it knows the topic, and then has stayed without partitions.
                 self.consumer.partitions_for_topic(topic)
             self.consumer.subscribe(topics)
         self.records: list[Any] = []
