@@ -1,7 +1,7 @@
 """Decide → make durable → replay: the one way in which replicated state changes. See README.md.
 
-`Machine` runs decisions, `UndoLog` and `UndoDict` hold the state that can be taken back. The controller stands on it;
-coordinators will.
+`Machine` runs decisions, `UndoLog` and `UndoDict` hold the state that can be taken back. The controller and the
+coordinators stand on it.
 """
 
 from ottla.machine.machine import Machine, Result
