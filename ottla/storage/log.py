@@ -428,19 +428,20 @@ class Log:
         segment = self.segments.active
         base_offset = self.log_end_offset
         end_offset = base_offset + count
-        if size > config.segment_size_max or segment.should_roll(
-            config, size=size, max_timestamp=max_timestamp, last_offset=end_offset - 1, now_ms=now_ms
-        ):
-            return None
-        entry = metadata = None
-        if batch.producer_id >= 0:
-            batch.base_offset = base_offset
-            entry = self.producers.producers.get(batch.producer_id)
-            metadata = None if entry is None or batch.base_sequence < 0 else self.producers.next_of(entry, batch)
-            if metadata is None:
-                return None
-        _stamp(view, 0, base_offset, size - LOG_OVERHEAD, leader_epoch)
         try:
+            # A segment that was opened and not written to since looks up in its file when it began.
+            if size > config.segment_size_max or segment.should_roll(
+                config, size=size, max_timestamp=max_timestamp, last_offset=end_offset - 1, now_ms=now_ms
+            ):
+                return None
+            entry = metadata = None
+            if batch.producer_id >= 0:
+                batch.base_offset = base_offset
+                entry = self.producers.producers.get(batch.producer_id)
+                metadata = None if entry is None or batch.base_sequence < 0 else self.producers.next_of(entry, batch)
+                if metadata is None:
+                    return None
+            _stamp(view, 0, base_offset, size - LOG_OVERHEAD, leader_epoch)
             segment.append_one(view, end_offset - 1, max_timestamp)
             self._batches_end = self.log_end_offset = end_offset
             if entry is not None and metadata is not None:

@@ -391,3 +391,16 @@ def test_a_disk_error_takes_the_directory_offline_and_nothing_is_written_after()
     with pytest.raises(KafkaStorageError, match="already offline"):
         log.log.read(0, bytes_max=100)
     assert len(log.file(".log")) == size
+
+
+def test_a_read_that_fails_before_the_first_append_of_a_life_takes_the_directory_offline() -> None:
+    # The everyday way of an append let the bare OSError through, which a group's leader then saw as
+    # UNKNOWN_SERVER_ERROR (seed 12 of the simulator).
+    world = new_world()
+    log = TestLog(world)
+    log.append(b"a")
+    log.reopen()
+    world.disk.fail_at(1, 5, kinds=["read"])
+    with pytest.raises(KafkaStorageError, match="appending records"):
+        log.append(b"b")
+    assert log.directory.is_offline
