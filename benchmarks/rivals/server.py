@@ -82,7 +82,8 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         properties = directory / "server.properties"
         properties.write_text(_properties(directory / "data", self.port, controller_port))
-        self._words = {"{properties}": str(properties), "{cluster_id}": str(Uuid(os.urandom(16)))}
+        # Kafka's tool takes an id that begins with "-" for an option.
+        self._words = {"{properties}": str(properties), "{cluster_id}": str(Uuid(b"O" + os.urandom(15)))}
         self._output = directory / "output"
         with self._output.open("wb") as output:
             subprocess.run(self._command(kind.format), stdout=output, stderr=output, check=True, timeout=READY_S)
