@@ -8,11 +8,12 @@ from ottla.world.clock import Clock
 from ottla.world.disk import Disk, Entry, File, Lock, Space
 from ottla.world.network import Accept, Address, Listener, Network, Part, Slice, Stream, StreamHandler
 from ottla.world.tasks import Promise, Task, Tasks, Timer
-from ottla.world.world import NodeWorld, World
+from ottla.world.world import ClientWorld, NodeWorld, World
 
 __all__ = [
     "World",
     "NodeWorld",
+    "ClientWorld",
     "Clock",
     "Disk",
     "Entry",

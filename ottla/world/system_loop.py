@@ -82,6 +82,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A loop that nobody runs yet, of the kind that `run_node` uses."""
+    return (_loop_factory() or asyncio.new_event_loop)()
+
+
 class SystemTasks:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

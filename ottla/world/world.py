@@ -21,8 +21,23 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientWorld:
+    """What a client may touch: it keeps nothing on disk."""
+
+    clock: Clock
+    random: random.Random
+    tasks: Tasks
+    network: Network
+
+
+@dataclass(frozen=True, slots=True)
 class NodeWorld(World):
     """What a whole node may touch: drivers also wait, run things by themselves and talk to others."""
 
     tasks: Tasks
     network: Network
+
+    @property
+    def as_client(self) -> ClientWorld:
+        """What a client that lives beside the node gets."""
+        return ClientWorld(self.clock, self.random, self.tasks, self.network)
