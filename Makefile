@@ -55,11 +55,13 @@ $(READY): requirements/dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(READY)
 
-# Decoding records is the one loop that runs once a record. Compiled it is four times as fast; without a C compiler the
-# same file runs as it is.
-$(COMPILED): ottla/records/decode.py $(READY)
-	@rm -f ottla/records/*.so
-	@$(BIN)/mypyc ottla/records/decode.py >$(VENV)/mypyc.log 2>&1 || { rm -f ottla/records/*.so; \
+# What runs once a record is compiled: the broker's decoder by mypyc, the clients' loops in C. Without a C compiler the
+# same file runs as it is, and the twins in plain Python do what the C does.
+$(COMPILED): ottla/records/decode.py ottla/records/native.c build_native.py $(READY)
+	@rm -f ottla/records/decode*.so
+	@$(BIN)/mypyc ottla/records/decode.py >$(VENV)/mypyc.log 2>&1 || { rm -f ottla/records/decode*.so; \
 	    echo "note: records are decoded in plain Python, because compiling failed: see $(VENV)/mypyc.log"; }
 	@rm -rf build
+	@$(BIN)/python build_native.py >$(VENV)/native.log 2>&1 || { rm -f ottla/records/native.*.so; \
+	    echo "note: the clients' loops are plain Python, because compiling failed: see $(VENV)/native.log"; }
 	@touch $(COMPILED)

@@ -35,7 +35,8 @@ from ottla.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompre
 from ottla.records.control import ControlType, EndTransactionMarker, control_batch, end_transaction_batch
 from ottla.records.crc import crc32c
 from ottla.records.decode import Scan
-from ottla.records.encode import encode_record
+from ottla.records.encode import assemble_batch, encode_attributes, encode_record
+from ottla.records.fast import append_record, murmur2, partition_of
 from ottla.records.record import Header, Record, Row
 from ottla.records.rewrite import empty_batch, filter_batch, recompress
 from ottla.records.varint import to_int64
@@ -55,6 +56,11 @@ __all__ = [
     "RecordBatchBuilder",
     "build_batch",
     "encode_record",
+    "append_record",
+    "assemble_batch",
+    "encode_attributes",
+    "murmur2",
+    "partition_of",
     "filter_batch",
     "empty_batch",
     "recompress",

@@ -1,0 +1,19 @@
+"""The loops that touch every record: in C where native.c was built, in plain Python where it was not.
+
+Both do the same and are run by the same tests, so that nothing but the time depends on which it is. `IS_COMPILED`
+tells benchmarks and bug reports.
+"""
+
+from __future__ import annotations
+
+try:
+    from ottla.records.native import append_record, murmur2, partition_of
+
+    IS_COMPILED = True
+except ImportError:  # never built, or for another Python
+    from ottla.records.append import append_record
+    from ottla.records.murmur import murmur2, partition_of
+
+    IS_COMPILED = False
+
+__all__ = ["IS_COMPILED", "append_record", "murmur2", "partition_of"]

@@ -1,0 +1,24 @@
+"""The compiled module and its twins in plain Python, each behind the same names, for tests that ask both."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.records import append, murmur
+
+PLAIN: Any = SimpleNamespace(
+    append_record=append.append_record, murmur2=murmur.murmur2, partition_of=murmur.partition_of
+)
+
+
+def native() -> Any:
+    """The compiled module; skips the test where nobody built it."""
+    if importlib.util.find_spec("ottla.records.native") is None:
+        pytest.skip("native.c is not compiled here; `make test` does it where there is a C compiler")
+    from ottla.records import native
+
+    return native
