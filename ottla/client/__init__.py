@@ -1,0 +1,32 @@
+"""Kafka clients for Python: producers, consumers and admins, each in a blocking and an async form.
+
+What is not used is not loaded: every name is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+# Where each public name lives. Keep it sorted by module; `tests/unit/client/test_public_names.py` checks it.
+_HOME: dict[str, str] = {
+    "KafkaTimeout": "ottla.client.errors",
+    "ClientClosed": "ottla.client.errors",
+    "NoBroker": "ottla.client.errors",
+    "Wakeup": "ottla.client.errors",
+    "TopicPartition": "ottla.types",
+}
+
+__all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

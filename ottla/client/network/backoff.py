@@ -1,0 +1,25 @@
+"""How long to wait after the nth failure: doubling, bounded, and not the same for everybody (KIP-580)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+JITTER = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """`delay_ms(0)` is what to wait after the first failure."""
+
+    first_ms: float
+    max_ms: float
+    random: Random
+
+    def delay_ms(self, failures: int) -> float:
+        """The wait after `failures` failures before this one: doubled for each, give or take a fifth."""
+        if self.first_ms >= self.max_ms:
+            base = self.max_ms if self.first_ms else 0.0
+        else:
+            base = min(self.first_ms * 2.0 ** min(failures, 30), self.max_ms)
+        return base * self.random.uniform(1 - JITTER, 1 + JITTER)
