@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
+
+from ottla.world import ClientWorld
 
 JITTER = 0.2
 
@@ -14,7 +15,7 @@ class Backoff:
 
     first_ms: float
     max_ms: float
-    random: Random
+    world: ClientWorld
 
     def delay_ms(self, failures: int) -> float:
         """The wait after `failures` failures before this one: doubled for each, give or take a fifth."""
@@ -22,4 +23,4 @@ class Backoff:
             base = self.max_ms if self.first_ms else 0.0
         else:
             base = min(self.first_ms * 2.0 ** min(failures, 30), self.max_ms)
-        return base * self.random.uniform(1 - JITTER, 1 + JITTER)
+        return base * self.world.random.uniform(1 - JITTER, 1 + JITTER)

@@ -59,11 +59,11 @@ class NetworkClient:
         self.bootstrap = bootstrap_nodes(config.bootstrap_servers)
         self.nodes: dict[int, Node] = dict(self.bootstrap)
         """Everybody who can be sent to: bootstrap addresses under negative ids, and the brokers that are known."""
-        self.connect_backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, world.random)
+        self.connect_backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, world)
         self.setup_backoff = Backoff(
-            config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, world.random
+            config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, world
         )
-        self.retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, world.random)
+        self.retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, world)
         self.receive_buffer = ReceiveBuffer()
         self.on_disconnected: list[Callable[[int], None]] = []
         """Told the id of every broker that a connection of the main lane was lost to, or not to be had from."""
