@@ -111,7 +111,9 @@ class Metadata:
         `KafkaTimeout` says that the topic, or the partition, is not there after `timeout_ms`.
         """
         deadline_ms = self._world.clock.monotonic_ms() + timeout_ms
-        self.add_topics([topic])
+        if topic not in self.topics:
+            self.topics[topic] = None
+            self._is_urgent = True
         while True:
             info = self.cluster.topics.get(topic)
             if info is not None:
@@ -176,6 +178,7 @@ class Metadata:
         def answered(response: Any, error: KafkaError | None) -> None:
             self._is_asking = False
             if self._is_closed:
+                self._fail(waiting)
                 return
             if error is None and response.error_code == RebootstrapRequired.code:
                 self._rebootstrap("a broker asks for it")
@@ -285,6 +288,9 @@ class Metadata:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
+        self._fail(waiting)
+
+    def _fail(self, waiting: list[Promise[Cluster]]) -> None:
         for promise in waiting:
             if not promise.done():
                 promise.set_exception(ClientClosed(f"[{self._name}] the client is closed"))

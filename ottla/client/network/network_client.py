@@ -321,9 +321,7 @@ class Peer:
             version = versions.usable(key)
             if version is not None:
                 return request, version
-        return UnsupportedVersion(
-            f"The broker {self.node} does not support {APIS[key].name} in a version that is needed"
-        )
+        return UnsupportedVersion(f"The broker {self.node} has no version of {APIS[key].name} that can be used here")
 
     def _flush_pending(self) -> None:
         """Send what has waited for the connection, or for the end of a throttle."""
