@@ -19,3 +19,7 @@ class NoBroker(RetriableError):
 
 class Wakeup(KafkaError):
     """`wakeup()` was called while this call waited, or before it."""
+
+
+class SerializationError(KafkaError):
+    """A key or a value cannot be turned into bytes, or bytes not into one."""
