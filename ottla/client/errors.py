@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.errors import KafkaError, RetriableError
+from collections.abc import Iterable, Mapping
+
+from ottla.errors import KafkaError, OffsetOutOfRange, RetriableError
+from ottla.types import TopicPartition
 
 
 class KafkaTimeout(RetriableError, TimeoutError):
@@ -23,3 +26,70 @@ class Wakeup(KafkaError):
 
 class SerializationError(KafkaError):
     """A key or a value cannot be turned into bytes, or bytes not into one."""
+
+
+class CommitFailed(KafkaError):
+    """The commit cannot be completed: the group has rebalanced and given the partitions to another member.
+
+    The time between two calls of poll() was longer than max.poll.interval.ms, or the member was taken out of the group
+    for another reason. Raise max.poll.interval.ms, or lower max.poll.records so that a batch is worked through faster.
+    """
+
+
+class RetriableCommitFailed(RetriableError):
+    """An asynchronous commit failed for now. It is not repeated by itself: a later one may have succeeded already."""
+
+
+class IllegalState(KafkaError):
+    """The client cannot do this now: it contradicts what it was told before."""
+
+
+class NoOffsetForPartition(KafkaError):
+    """Nothing is committed for a partition, and `auto.offset.reset` is `none`."""
+
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions = frozenset(partitions)
+        names = ", ".join(map(str, sorted(self.partitions)))
+        super().__init__(f"Undefined offset with no reset policy for partitions: {names}")
+
+
+class OffsetsOutOfRange(OffsetOutOfRange):
+    """Positions lie outside of what the logs hold, and `auto.offset.reset` is `none`."""
+
+    def __init__(self, offsets: Mapping[TopicPartition, int], what: str = "") -> None:
+        self.offsets = dict(offsets)
+        """The position of each such partition."""
+        places = ", ".join(f"{partition} at {offset}" for partition, offset in sorted(self.offsets.items()))
+        super().__init__(what or f"Fetch position out of range with no configured reset policy: {places}")
+
+
+class LogTruncation(OffsetsOutOfRange):
+    """Records that were read are not in the log any more: a leader without them was elected."""
+
+    def __init__(
+        self, offsets: Mapping[TopicPartition, int], divergent_offsets: Mapping[TopicPartition, int | None]
+    ) -> None:
+        self.divergent_offsets = dict(divergent_offsets)
+        """Where the new leader's log begins to differ; None where it does not know."""
+        places = ", ".join(
+            f"{partition} at {offset} (diverges at {divergent_offsets.get(partition)})"
+            for partition, offset in sorted(offsets.items())
+        )
+        super().__init__(offsets, f"Detected log truncation with no configured reset policy: {places}")
+
+
+class RecordError(KafkaError):
+    """A record cannot be read: `seek` behind `offset` to go on without it."""
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, what: str) -> None:
+        self.topic_partition = topic_partition
+        self.offset = offset
+        super().__init__(what)
+
+
+class CorruptRecord(RecordError):
+    """A batch is damaged: its checksum does not match, or it does not hold what it says."""
+
+
+class RecordDeserialization(RecordError, SerializationError):
+    """A deserializer could not read a key or a value."""
