@@ -11,8 +11,12 @@ from importlib import import_module
 _HOME: dict[str, str] = {
     "KafkaTimeout": "ottla.client.errors",
     "ClientClosed": "ottla.client.errors",
+    "CommitFailed": "ottla.client.errors",
+    "RetriableCommitFailed": "ottla.client.errors",
     "NoBroker": "ottla.client.errors",
     "Wakeup": "ottla.client.errors",
+    "GroupMetadata": "ottla.client.group",
+    "OffsetAndMetadata": "ottla.client.group",
     "TopicPartition": "ottla.types",
 }
 

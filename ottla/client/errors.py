@@ -29,11 +29,7 @@ class SerializationError(KafkaError):
 
 
 class CommitFailed(KafkaError):
-    """The commit cannot be completed: the group has rebalanced and given the partitions to another member.
-
-    The time between two calls of poll() was longer than max.poll.interval.ms, or the member was taken out of the group
-    for another reason. Raise max.poll.interval.ms, or lower max.poll.records so that a batch is worked through faster.
-    """
+    """The commit cannot be completed: the member is not part of the group any more."""
 
 
 class RetriableCommitFailed(RetriableError):
