@@ -35,7 +35,9 @@ class Member:
             self.consumer.subscribe(pattern=topics)
         else:
             for topic in topics:
-                # On a busy machine it may join before it knows the topic, and then has stayed without partitions.
+                # A member that joins before it knows the topic has to join again when it does. Should its poll() time
+                # out during that, kafka-python 3.0 forgets the join: the broker's SyncGroup answer with the partitions
+                # comes, is not looked at, and the member sends no heartbeats any more. Its debug log shows it.
                 self.consumer.partitions_for_topic(topic)
             self.consumer.subscribe(topics)
         self.records: list[Any] = []
