@@ -1,0 +1,80 @@
+"""kafka-python: pure Python, a thread for the network."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from benchmarks.rivals.clients import ClientJob, ClientMeasured
+
+
+def produce(job: ClientJob) -> ClientMeasured:
+    codec = None if job.codec == "none" else job.codec
+    producer = KafkaProducer(
+        bootstrap_servers=job.address, acks="all", linger_ms=5, compression_type=codec, batch_size=1_000_000
+    )  # fmt: skip
+    producer.partitions_for(job.topic)
+    value = bytes(job.record_bytes)
+    started = time.perf_counter()
+    for _ in range(job.record_count):
+        producer.send(job.topic, value)
+    producer.flush()
+    wall_s = time.perf_counter() - started
+    producer.close()
+    return ClientMeasured(wall_s, job.record_count)
+
+
+def _consumer(job: ClientJob) -> Any:
+    consumer = KafkaConsumer(
+        bootstrap_servers=job.address, enable_auto_commit=False, fetch_max_wait_ms=100, max_poll_records=10_000
+    )
+    partitions = [TopicPartition(job.topic, index) for index in range(job.partition_count)]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    return consumer
+
+
+def consume(job: ClientJob) -> ClientMeasured:
+    started = time.perf_counter()
+    consumer = _consumer(job)
+    count = size = 0
+    first_s = 0.0
+    while count < job.record_count:
+        for records in consumer.poll(timeout_ms=1000).values():
+            for record in records:
+                size += len(record.value)
+            count += len(records)
+        if count and not first_s:
+            first_s = time.perf_counter() - started
+    wall_s = time.perf_counter() - started
+    assert size == count * job.record_bytes
+    consumer.close()
+    return ClientMeasured(wall_s, count, first_record_s=first_s)
+
+
+def round_trip(job: ClientJob) -> ClientMeasured:
+    producer = KafkaProducer(bootstrap_servers=job.address, acks="all", linger_ms=0)
+    consumer = _consumer(job)
+    value = bytes(job.record_bytes)
+    latencies = []
+    for index in range(job.record_count + 100):
+        started = time.perf_counter()
+        producer.send(job.topic, value, partition=0)
+        while not consumer.poll(timeout_ms=5000):
+            pass
+        if index >= 100:
+            latencies.append(time.perf_counter() - started)
+    producer.close()
+    consumer.close()
+    return ClientMeasured(sum(latencies), len(latencies), latencies)
+
+
+def first_record(job: ClientJob) -> ClientMeasured:
+    started = time.perf_counter()
+    producer = KafkaProducer(bootstrap_servers=job.address, linger_ms=0)
+    producer.send(job.topic, bytes(job.record_bytes)).get(10)
+    took_s = time.perf_counter() - started
+    producer.close()
+    return ClientMeasured(took_s, 1, first_record_s=took_s)
