@@ -124,7 +124,7 @@ class Partition:
         self.followers: dict[int, Follower] = {}
         """The other replicas, while this one leads."""
         self._is_alone = False
-        """Whether this replica is all there is, and its own log end is the high watermark."""
+        """Whether this replica leads and is all there is: its own log end is the high watermark."""
         self.waiters: dict[Waiter, None] = {}
         self.when_committed: Callable[[int], object] | None = None
         """Told the high watermark when a follower's fetch or a change of the in-sync replicas has moved it."""
@@ -151,7 +151,7 @@ class Partition:
         self.followers = {
             replica: self.followers.get(replica) or Follower() for replica in image.replicas if replica != self.node_id
         }
-        self._is_alone = not self.followers
+        self._is_alone = not self.followers and self.isr == (self.node_id,)
         if is_new_epoch:
             # Known before the first record of the epoch: a follower that was ahead in an older epoch asks for it.
             log.begin_epoch(image.leader_epoch)
@@ -189,6 +189,7 @@ class Partition:
         """The partition is deleted, or its directory is offline: whoever waits for it is told."""
         self.is_serving = False
         self.is_leader = False
+        self._is_alone = False
         self.failure = failure
         self._all_waiters.touch(self)
 
@@ -263,6 +264,21 @@ class Partition:
         if self.waiters:
             self._all_waiters.touch(self)
         return info
+
+    def append_plain(self, data: memoryview) -> int | None:
+        """The same by the short way, for an everyday batch and a lone replica, whatever acks are asked for.
+
+        Returns the batch's first offset; None where it must be `append`, and nothing has changed then.
+        """
+        log = self.log
+        if log is None or not self._is_alone:
+            return None
+        first_offset = log.append_plain(data, self.leader_epoch)
+        if first_offset is not None:
+            log.advance_high_watermark_to_end()
+            if self.waiters:
+                self._all_waiters.touch(self)
+        return first_offset
 
     def advance_high_watermark(self) -> bool:
         """Raise the high watermark to what every in-sync replica has; whether it moved.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.errors import KafkaError, UnknownServerError
 from ottla.server.broker import Broker
@@ -19,6 +19,9 @@ from ottla.server.metrics import ApiMetrics
 from ottla.wire import APIS, Api, Message, request_class, response_class
 from ottla.wire.messages.api_versions import ApiVersion
 from ottla.world import Promise
+
+if TYPE_CHECKING:
+    from ottla.server.known_produce import KnownProduce
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +43,7 @@ class Route:
         "has_parts",
         "is_flexible",
         "is_lent",
+        "known",
         "may_overlap",
         "metrics",
         "request_class",
@@ -61,6 +65,8 @@ class Route:
         self.response_head = bytes(9 if api.response_header_version(version) else 8)
         """Room for the size and the correlation id, and the empty tags of a flexible header."""
         self.has_parts = _has_records(response_class(api.key))
+        self.known: KnownProduce | None = None
+        """For Produce: the requests that need not be decoded."""
 
     def error_response(self, request: Message, error: BaseException) -> Message | None:
         """What a client is told of `error`; None when the API has no place for it. All but `KafkaError`s are logged."""
@@ -101,6 +107,10 @@ class Dispatcher:
             return None
         module = importlib.import_module(api.module.replace("ottla.wire.messages.", "ottla.server.handlers."))
         route = self.routes[key] = Route(api, version, module, self.broker.metrics.api(api.name, version))
+        if api.key == PRODUCE and route.is_flexible:
+            from ottla.server.known_produce import KnownProduce  # with its messages, so only when one is produced
+
+            route.known = KnownProduce(self.broker.replicas, version, route.response_head)
         return route
 
 

@@ -31,6 +31,7 @@ from ottla.errors import (
 )
 from ottla.records import CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, Batch, Codec, batches, crc32c
 from ottla.storage import names
+from ottla.storage.append_rules import AppendRules
 from ottla.storage.atomic_file import directory_of
 from ottla.storage.batch_file import FileSlice
 from ottla.storage.chores import DirectoryChores, SyncPlan
@@ -51,10 +52,8 @@ from ottla.storage.validator import (
     AppendOrigin,
     accept,
     check_batch,
-    is_in_time,
     only_batch,
     read_over,
-    takes_as_they_come,
 )
 from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.world import World
@@ -66,6 +65,7 @@ READ_ENDS_MAX = 8
 
 _stamp = Struct(">qii").pack_into
 """Base offset, length and leader epoch: the head of a batch, up to what does not change."""
+_CODEC_MAX = int(Codec.ZSTD)
 # What a named tuple's constructor does, at half its price.
 _new_tuple = tuple.__new__
 
@@ -109,7 +109,6 @@ class AppendInfo:
 
     first_offset: int
     last_offset: int
-    max_timestamp: int
     append_time_ms: int
     log_start_offset: int
     size: int
@@ -146,6 +145,7 @@ class Log:
         topic_id: Uuid | None = None,
     ) -> None:
         self._world = world
+        self._clock = world.clock
         self.log_dir = log_dir
         self.directory = directory
         self.partition = partition
@@ -162,9 +162,7 @@ class Log:
         self._first_unstable: OffsetMetadata | None = None
         self._read_ends: dict[int, OffsetMetadata] = {}
         """Where the last reads ended: the next ones begin there, and need not search for the place."""
-        self._judged_config: LogConfig | None = None
-        self._is_plain = False
-        """Whether `_judged_config` takes batches as they come, where they break no rule."""
+        self._rules = AppendRules(config)
         self.is_closed = False
         self._begun_count = 1  # segments that were begun, the first perhaps by whoever opened the log
         self._named_count = 0  # how many of them have durable names
@@ -365,12 +363,14 @@ class Log:
         if origin is AppendOrigin.CLIENT or origin is AppendOrigin.COORDINATOR:
             # A coordinator's batches have no producer but for transactions, which are never plain: so the rules for
             # sequences, which are not the same for both, do not come into it.
-            info = self._append_plain(view, leader_epoch)
-            if info is not None:
-                return info
+            first_offset = self.append_plain(view, leader_epoch)
+            if first_offset is not None:
+                return AppendInfo(
+                    first_offset, self.log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset, len(view)
+                )  # fmt: skip
         batch = only_batch(view, self.partition)
         if batch is None:
-            return AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0)
+            return AppendInfo(-1, -1, NO_TIMESTAMP, self.log_start_offset, 0)
         config = self.config
         now_ms = self._world.clock.now_ms()
         check_batch(batch, partition=self.partition, config=config, origin=origin)
@@ -394,35 +394,53 @@ class Log:
             transaction_version=transaction_version,
         )
 
-    def _append_plain(self, view: memoryview, leader_epoch: int) -> AppendInfo | None:
+    def append_plain(self, view: memoryview, leader_epoch: int) -> int | None:
         """Append the everyday batch: whole, sound and taken as it is, of no producer or the next one of a known one.
 
-        None when it is any other; nothing has changed then, and the long way does it or says what is wrong. This is
-        every rule of the long way once more, in the order of how cheap it is to be sure; the tests hold the two side by
-        side. It halves the time of an append.
+        Returns its first offset. None when it is any other; nothing has changed then, neither here nor in `view`, and
+        `append_as_leader` does it or says what is wrong. This is every rule of the long way once more, in the order of
+        how cheap it is to be sure; the tests hold the two side by side. It halves the time of an append.
         """
-        config = self.config
-        if config is not self._judged_config:
-            self._judged_config = config
-            self._is_plain = takes_as_they_come(config)
-        if not self._is_plain or view.readonly or len(view) < HEADER_SIZE:
+        rules = self._rules
+        if rules.config is not self.config:
+            rules = self._rules = AppendRules(self.config)
+        if (
+            not rules.takes_as_they_come
+            or self._is_unsettled
+            or self.is_closed
+            or self.log_dir.failure is not None
+            or view.readonly
+            or len(view) < HEADER_SIZE
+        ):
             return None
         batch = Batch(view, 0)
         size = batch.size
         count = batch.record_count
-        max_timestamp = batch.max_timestamp
-        now_ms = self._world.clock.now_ms()
+        codec = batch.attributes
         if (
             size != len(view)
             or batch.magic != MAGIC
             or batch.base_offset != 0
-            or not 0 <= batch.attributes <= Codec.ZSTD  # no bit but the codec's
+            or not 0 <= codec <= _CODEC_MAX  # no bit but the codec's
             or count <= 0
             or batch.last_offset_delta != count - 1
-            or size > config.max_message_bytes
+            or size > rules.size_max
             or leader_epoch != self.epochs.latest_epoch
             or crc32c(view[CRC_START:]) != batch.crc
-            or not self._has_plain_records(batch, now_ms)
+            or (batch.producer_id >= 0 and batch.base_sequence < 0)
+        ):
+            return None
+        # All that comes before this on the long way is in order, so what is wrong is what it would say as well.
+        oldest, newest, is_consecutive, has_null_key = (
+            read_over(batch, is_rewritten=False) if codec else batch.check_records()
+        )
+        now_ms = self._clock.now_ms()
+        if (
+            newest != batch.max_timestamp
+            or now_ms - oldest > rules.before_max_ms
+            or newest - now_ms > rules.after_max_ms
+            or (codec and not is_consecutive)
+            or (has_null_key and rules.is_compacted)
         ):
             return None
         segment = self.segments.active
@@ -430,41 +448,26 @@ class Log:
         end_offset = base_offset + count
         try:
             # A segment that was opened and not written to since looks up in its file when it began.
-            if size > config.segment_size_max or segment.should_roll(
-                config, size=size, max_timestamp=max_timestamp, last_offset=end_offset - 1, now_ms=now_ms
-            ):
+            if not segment.takes(rules, size, newest, end_offset - 1, now_ms):
                 return None
             entry = metadata = None
             if batch.producer_id >= 0:
                 batch.base_offset = base_offset
                 entry = self.producers.producers.get(batch.producer_id)
-                metadata = None if entry is None or batch.base_sequence < 0 else self.producers.next_of(entry, batch)
+                metadata = None if entry is None else self.producers.next_of(entry, batch)
                 if metadata is None:
                     return None
             _stamp(view, 0, base_offset, size - LOG_OVERHEAD, leader_epoch)
-            segment.append_one(view, end_offset - 1, max_timestamp)
+            segment.append_one(view, end_offset - 1, newest)
             self._batches_end = self.log_end_offset = end_offset
             if entry is not None and metadata is not None:
                 entry.add_batch(batch.producer_epoch, metadata)
             self.producers.map_end_offset = end_offset
-            if end_offset - self.recovery_point >= config.flush_messages:
+            if end_offset - self.recovery_point >= rules.flush_messages:
                 self.flush()
         except OSError as error:
             self.log_dir.fail(f"appending records to {self.partition}", error)
-        return AppendInfo(base_offset, end_offset - 1, max_timestamp, NO_TIMESTAMP, self.log_start_offset, size)
-
-    def _has_plain_records(self, batch: Batch, now_ms: int) -> bool:
-        if batch.producer_id >= 0 and batch.base_sequence < 0:
-            return False
-        # All that comes before this on the long way is in order, so what is wrong is what it would say as well.
-        is_compressed = batch.attributes != 0
-        min_timestamp, max_timestamp, is_consecutive, has_null_key = read_over(batch, is_rewritten=False)
-        return (
-            max_timestamp == batch.max_timestamp
-            and is_in_time(self.config, now_ms, min_timestamp, max_timestamp)
-            and (is_consecutive or not is_compressed)
-            and not (has_null_key and self.config.is_compacted)
-        )
+        return base_offset
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int) -> AppendInfo:
         """Append batches as they came from the leader, offsets and epochs and all.
@@ -507,7 +510,7 @@ class Log:
             size += batch.size
             taken.append(batch)
         if not taken:
-            return AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0)
+            return AppendInfo(-1, -1, NO_TIMESTAMP, self.log_start_offset, 0)
         if taken[0].base_offset < self.log_end_offset:
             raise UnexpectedAppendOffset(
                 f"Unexpected offset in append to {self.partition}. First offset {taken[0].base_offset} is less than "
@@ -571,9 +574,8 @@ class Log:
                 if update.duplicate is not None:
                     known = update.duplicate
                     return AppendInfo(
-                        known.first_offset, known.last_offset, max_timestamp, known.timestamp,
-                        self.log_start_offset, 0, True,
-                    )  # fmt: skip
+                        known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, 0, True
+                    )
             segment.append(data, taken)
             # From here on the records are in the log. The end moves first, so that whatever fails below cannot make
             # the next append reuse their offsets.
@@ -589,7 +591,7 @@ class Log:
                 self.flush()
         except OSError as error:
             self.log_dir.fail(f"appending records to {self.partition}", error)
-        return AppendInfo(first.base_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size)
+        return AppendInfo(first.base_offset, last_offset, append_time_ms, self.log_start_offset, size)
 
     # Read
 

@@ -41,6 +41,7 @@ MUTANTS = (
     Mutant(
         "acknowledging before the append",
         (
+            Edit("ottla/server/session.py", "known = route.known\n", "known = None\n"),
             Edit(
                 "ottla/server/handlers/produce.py",
                 "info = partition.append(records, required_acks=acks, verification_guard=guard)",
@@ -52,7 +53,7 @@ def _promise(context, partition, records, acks):
     log = partition.local_log()
     batch, data, end = Batch(memoryview(records), 0), bytearray(records), log.log_end_offset
     context.broker.world.tasks.later(1, lambda: partition.append(data, required_acks=acks))
-    return AppendInfo(end, end + batch.last_offset_delta, batch.max_timestamp, -1, log.log_start_offset, len(data))
+    return AppendInfo(end, end + batch.last_offset_delta, -1, log.log_start_offset, len(data))
 """,
             ),
         ),
@@ -87,7 +88,7 @@ def _promise(context, partition, records, acks):
         (
             Edit(
                 "ottla/storage/log.py",
-                "if end_offset - self.recovery_point >= config.flush_messages:",
+                "if end_offset - self.recovery_point >= rules.flush_messages:",
                 "if False:",
             ),
             Edit(

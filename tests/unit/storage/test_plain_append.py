@@ -90,7 +90,7 @@ def test_the_short_way_writes_and_answers_what_the_long_way_does(
         world.clock.set_now_ms(NOW_MS)
         logs.append(TestLog(world, directory=DIRECTORY, **settings))
     short, long = logs
-    monkeypatch.setattr(long.log, "_append_plain", lambda *_: None, raising=True)
+    monkeypatch.setattr(long.log, "append_plain", lambda *_: None, raising=True)
     chance = random.Random(seed)
     sequences: dict[int, int] = {}
     epoch = 0

@@ -1,0 +1,268 @@
+"""`ottla/server/known_produce.py`: a request that is not decoded does what it does when it is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ottla.errors import InvalidTopicException, NotLeaderOrFollower, UnknownTopicId
+from ottla.net import ReceiveBuffer
+from ottla.records import Codec
+from ottla.server.complaints import Complaints
+from ottla.server.dispatch import Dispatcher
+from ottla.server.known_produce import KNOWN_MAX, KnownProduce
+from ottla.server.session import Port, Session
+from ottla.types import ZERO_UUID, Uuid
+from ottla.wire.frames import read_response, write_request
+from ottla.wire.messages.header import RequestHeader
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.world import Address
+from tests.support.logs import make_batch
+from tests.unit.replica.node import LISTENER, TestNode, topic_id
+
+VERSIONS = (9, 10, 12, 13)
+
+
+class Wire:
+    """A stream that takes everything and remembers it."""
+
+    local = peer = Address("127.0.0.1", 4711)
+    unsent_bytes = 0
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+        self.is_closed = False
+
+    def send(self, parts: Sequence[Any]) -> None:
+        for part in parts:
+            self.sent += part
+
+    def pause_reading(self) -> None:
+        assert not self.is_closed
+
+    def resume_reading(self) -> None:
+        assert not self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+
+class Producer:
+    """A node and a connection to it, over which whole frames are sent."""
+
+    def __init__(self, *, knows: bool = True) -> None:
+        self.node = TestNode()
+        self.knows = knows
+        self.dispatcher = Dispatcher(self.node.broker, "broker")
+        self.port = Port(
+            self.dispatcher,
+            LISTENER,
+            frame_max=1 << 20,
+            receive_buffer=ReceiveBuffer(),
+            complaints=Complaints(self.node.world.clock),
+        )
+        self.wire = Wire()
+        self.session = Session(self.port, self.wire)
+
+    def send(self, frame: bytes | bytearray) -> bytes:
+        """Send a frame with its size; returns what came back."""
+        route = self.dispatcher.route(int.from_bytes(frame[4:8], "big"))
+        if route is not None and not self.knows:
+            route.known = None
+        if self.wire.is_closed:
+            self.wire = Wire()
+            self.session = Session(self.port, self.wire)
+        self.wire.sent.clear()
+        self.session.get_buffer()[: len(frame)] = frame
+        self.session.on_received(len(frame))
+        return bytes(self.wire.sent)
+
+    def known(self, version: int) -> KnownProduce:
+        route = self.dispatcher.routes[version]
+        assert route.known is not None
+        return route.known
+
+
+@pytest.fixture(autouse=True)
+def _routes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Dispatcher.route` makes a new route at every call; here it is asked for one that may be there."""
+    make = Dispatcher.route
+    monkeypatch.setattr(Dispatcher, "route", lambda self, key: self.routes.get(key) or make(self, key))
+
+
+def request(
+    topic: str,
+    index: int,
+    records: bytes | None,
+    version: int,
+    *,
+    acks: int = -1,
+    uuid: Uuid | None = None,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    has_id = version >= 13
+    data = TopicProduceData(
+        "" if has_id else topic,
+        (uuid or topic_id(topic)) if has_id else ZERO_UUID,
+        [PartitionProduceData(index, records)],
+    )
+    return ProduceRequest(transactional_id, acks, 1000, [data])
+
+
+def frame_of(message: ProduceRequest, version: int, *, client_id: str | None = "test", number: int = 7) -> bytearray:
+    return bytearray(write_request(RequestHeader(0, version, number, client_id), message))
+
+
+def answer_of(received: bytes, version: int) -> PartitionProduceResponse:
+    body = read_response(received[4:], 0, version).body
+    assert isinstance(body, ProduceResponse)
+    return body.responses[0].partition_responses[0]
+
+
+def random_frame(chance: random.Random, version: int, sequences: dict[int, int]) -> bytearray:
+    """A producer's request, the same few heads again and again; now and then damaged."""
+    producer_id = chance.choice([-1, -1, 7])
+    sequence = -1
+    if producer_id >= 0:
+        sequence = max(0, sequences.get(producer_id, 0) + chance.choice([0, 0, 0, 1, -1]))
+        sequences[producer_id] = sequence + 1
+    batch = bytearray(
+        make_batch(
+            chance.randbytes(chance.choice([3, 40, 400, 20_000])),
+            codec=chance.choice([Codec.NONE, Codec.NONE, Codec.LZ4]),
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            sequence=sequence,
+        )
+    )
+    if chance.randrange(8) == 0:
+        batch[chance.randrange(len(batch))] ^= 1 << chance.randrange(8)
+    message = request(
+        chance.choice(["t", "t", "t", "u", "no-such-topic"]),
+        chance.choice([0, 0, 0, 0, 0, 1, 9]),
+        None if chance.randrange(30) == 0 else bytes(batch),
+        version,
+        acks=chance.choice([-1, -1, -1, -1, -1, 1, 0, 5]),
+        transactional_id=chance.choice([None, None, None, None, None, "x"]),
+    )
+    if chance.randrange(10) == 0:
+        message.topic_data += request("t", 1, bytes(make_batch(b"v")), version).topic_data
+    frame = frame_of(
+        message, version, client_id=chance.choice(["test", "test", "test", None, ""]), number=chance.randrange(1 << 31)
+    )
+    match chance.randrange(8):
+        case 0:
+            at = chance.randrange(12, min(len(frame), 80))
+            frame[at] ^= 1 << chance.randrange(8)
+        case 1:
+            frame[chance.randrange(len(frame) - 3, len(frame))] = 1
+        case 2:
+            frame += b"\0" * chance.randrange(1, 3)
+            frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+    return frame
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_known_request_does_and_answers_what_the_handler_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes get the same frames, and one of them decodes every one."""
+    short, long = Producer(), Producer(knows=False)
+    for producer in (short, long):
+        producer.node.create_topic("t", 2)
+        producer.node.create_topic("u", 1)
+    chance = random.Random(seed)
+    sequences: dict[int, int] = {}
+    served: list[int] = []
+    serve = KnownProduce.serve
+
+    def counted(known: KnownProduce, *asked: Any) -> int:
+        served.append(serve(known, *asked))
+        return served[-1]
+
+    monkeypatch.setattr(KnownProduce, "serve", counted)
+    version = VERSIONS[seed % len(VERSIONS)]
+    for step in range(200):
+        frame = random_frame(chance, version, sequences)
+        assert short.send(frame) == long.send(frame), f"step {step}"
+        assert short.wire.is_closed == long.wire.is_closed
+    assert sum(map(bool, served)) > 10, "some of them were known, and everyday ones"
+    for topic, index in (("t", 0), ("t", 1), ("u", 0)):
+        ours, theirs = short.node.partition(topic, index), long.node.partition(topic, index)
+        assert all(getattr(ours.stats, name) == getattr(theirs.stats, name) for name in ours.stats.__slots__)
+        our_log, their_log = ours.local_log(), theirs.local_log()
+        assert our_log.high_watermark == their_log.high_watermark
+        assert list(our_log.segments.active.file().read_at(0, 1 << 20)) == list(
+            their_log.segments.active.file().read_at(0, 1 << 20)
+        )
+    ours_counted, theirs_counted = (one.node.broker.metrics.api("Produce", version) for one in (short, long))
+    assert ours_counted.requests == theirs_counted.requests
+    assert ours_counted.response_bytes == theirs_counted.response_bytes
+    assert ours_counted.sizes == theirs_counted.sizes
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_second_request_of_a_producer_is_not_decoded(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    producer.node.create_topic("t")
+    # The first record of a log has to be appended the long way, and so has the next: it finds out when the log began.
+    for _ in range(3):
+        producer.send(frame_of(request("t", 0, make_batch(b"v"), version), version))
+    monkeypatch.setattr("ottla.server.session.decode_prefix", None)
+    received = producer.send(frame_of(request("t", 0, make_batch(b"a", b"b"), version), version, number=4711))
+    assert received[4:8] == (4711).to_bytes(4, "big")
+    answer = answer_of(received, version)
+    assert (answer.error_code, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (0, 3, -1, 0)
+    assert producer.node.partition().local_log().high_watermark == 5
+
+
+def test_a_known_request_of_a_topic_that_was_deleted_is_refused() -> None:
+    producer = Producer()
+    producer.node.create_topic("t")
+    frame = frame_of(request("t", 0, make_batch(b"v"), 13), 13)
+    for _ in range(4):
+        assert answer_of(producer.send(frame), 13).error_code == 0
+    producer.node.delete_topic("t")
+    assert answer_of(producer.send(frame), 13).error_code == UnknownTopicId.code
+    producer.node.create_topic("t", uuid=Uuid(16 * b"\5"))
+    assert answer_of(producer.send(frame), 13).error_code == UnknownTopicId.code
+
+
+def test_a_known_request_to_a_leader_that_leads_no_more_is_refused() -> None:
+    producer = Producer()
+    producer.node.create_topic("t")
+    frame = frame_of(request("t", 0, make_batch(b"v"), 12), 12)
+    for _ in range(4):
+        assert answer_of(producer.send(frame), 12).error_code == 0
+    producer.node.change_partition("t", 0, leader=-1)
+    assert answer_of(producer.send(frame), 12).error_code == NotLeaderOrFollower.code
+
+
+def test_a_client_that_may_write_to_internal_topics_opens_the_way_for_nobody_else() -> None:
+    producer = Producer()
+    producer.node.create_topic("__transaction_state")
+    message = request("__transaction_state", 0, make_batch(b"v", key=b"k"), 12)
+    for _ in range(4):
+        assert answer_of(producer.send(frame_of(message, 12, client_id="__admin_client")), 12).error_code == 0
+    assert answer_of(producer.send(frame_of(message, 12)), 12).error_code == InvalidTopicException.code
+
+
+def test_what_is_remembered_of_clients_that_make_up_names_is_bounded() -> None:
+    producer = Producer()
+    producer.node.create_topic("t")
+    for number in range(KNOWN_MAX + 10):
+        producer.send(frame_of(request("t", 0, make_batch(b"v"), 12), 12, client_id=f"client-{number}"))
+    long_name = "x" * 600
+    producer.send(frame_of(request("t", 0, make_batch(b"v"), 12), 12, client_id=long_name))
+    known = producer.known(12)._known
+    assert 0 < len(known) <= KNOWN_MAX
+    assert max(map(len, known)) < 100
