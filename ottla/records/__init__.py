@@ -2,9 +2,13 @@
 
 `batches` gives headers, which is all the broker's path needs; `Batch.scan` adds offsets, timestamps and keys;
 `Batch.records` gives everything. `build_batch` and its kin write. Codec libraries load when a batch needs one.
+What clients do for every record is in `fast`: `append_record`, `decode_records`, `ColumnBuilder`, `RowEncoder`.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ottla.records.batch import (
     CRC_START,
@@ -36,10 +40,24 @@ from ottla.records.control import ControlType, EndTransactionMarker, control_bat
 from ottla.records.crc import crc32c
 from ottla.records.decode import Scan
 from ottla.records.encode import assemble_batch, encode_attributes, encode_record
-from ottla.records.fast import append_record, murmur2, partition_of
 from ottla.records.record import Header, Record, Row
 from ottla.records.rewrite import empty_batch, filter_batch, recompress
 from ottla.records.varint import to_int64
+
+if TYPE_CHECKING:
+    from ottla.records.columns import BinaryBuffers, BinaryView, Columns, HeaderBuffers, HeaderView
+    from ottla.records.consumed import ConsumerRecord
+    from ottla.records.fast import (
+        IS_COMPILED,
+        ColumnBuilder,
+        RowEncoder,
+        append_record,
+        decode_records,
+        group_rows,
+        murmur2,
+        partition_of,
+        with_content,
+    )
 
 __all__ = [
     "Batch",
@@ -61,6 +79,18 @@ __all__ = [
     "encode_attributes",
     "murmur2",
     "partition_of",
+    "ConsumerRecord",
+    "decode_records",
+    "with_content",
+    "ColumnBuilder",
+    "Columns",
+    "BinaryBuffers",
+    "HeaderBuffers",
+    "RowEncoder",
+    "BinaryView",
+    "HeaderView",
+    "group_rows",
+    "IS_COMPILED",
     "filter_batch",
     "empty_batch",
     "recompress",
@@ -90,3 +120,30 @@ __all__ = [
     "TIMESTAMP_TYPE_BIT",
     "TRANSACTIONAL_BIT",
 ]
+
+# What only clients need, with the module that has it: a broker starts without them.
+_LATER = {
+    "BinaryBuffers": "columns",
+    "BinaryView": "columns",
+    "Columns": "columns",
+    "HeaderBuffers": "columns",
+    "HeaderView": "columns",
+    "ConsumerRecord": "consumed",
+    "IS_COMPILED": "fast",
+    "ColumnBuilder": "fast",
+    "RowEncoder": "fast",
+    "append_record": "fast",
+    "decode_records": "fast",
+    "group_rows": "fast",
+    "murmur2": "fast",
+    "partition_of": "fast",
+    "with_content": "fast",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"ottla.records.{module}"), name)
+    return found

@@ -16,7 +16,7 @@ from tests.unit.records.samples import ROWS, header_list, only, row_lists
 
 @pytest.fixture(scope="module", params=["native", "plain"])
 def build(request: pytest.FixtureRequest) -> Any:
-    return twins.native() if request.param == "native" else twins.PLAIN
+    return twins.named(request.param)
 
 
 content = st.none() | st.binary(max_size=300) | st.integers(0, 70_000).map(bytes)

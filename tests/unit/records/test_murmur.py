@@ -13,7 +13,7 @@ from tests.unit.records import twins
 
 @pytest.fixture(scope="module", params=["native", "plain"])
 def build(request: pytest.FixtureRequest) -> Any:
-    return twins.native() if request.param == "native" else twins.PLAIN
+    return twins.named(request.param)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
-from ottla.records import append, murmur
+from ottla.records import append, columns, consumed, murmur
 
 PLAIN: Any = SimpleNamespace(
-    append_record=append.append_record, murmur2=murmur.murmur2, partition_of=murmur.partition_of
+    append_record=append.append_record,
+    murmur2=murmur.murmur2,
+    partition_of=murmur.partition_of,
+    decode_records=consumed.decode_records,
+    with_content=consumed.with_content,
+    ColumnBuilder=columns.ColumnBuilder,
+    RowEncoder=columns.RowEncoder,
+    group_rows=columns.group_rows,
 )
 
 
@@ -22,3 +29,7 @@ def native() -> Any:
     from ottla.records import native
 
     return native
+
+
+def named(name: str) -> Any:
+    return native() if name == "native" else PLAIN
