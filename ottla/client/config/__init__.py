@@ -1,0 +1,49 @@
+"""The settings of clients, under Kafka's names: a table for each kind of client, and how one is read.
+
+A producer has no use for a consumer's table, so each is imported when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ottla.client.config.common import CommonConfig
+
+if TYPE_CHECKING:
+    from ottla.client.config.admin import AdminConfig
+    from ottla.client.config.client import ClientConfig
+    from ottla.client.config.consumer import ConsumerConfig, ShareConsumerConfig
+    from ottla.client.config.offset_reset import OffsetReset, ResetKind
+    from ottla.client.config.producer import ProducerConfig
+    from ottla.client.config.settings import read_settings
+
+__all__ = [
+    "AdminConfig",
+    "ClientConfig",
+    "CommonConfig",
+    "ConsumerConfig",
+    "OffsetReset",
+    "ProducerConfig",
+    "ResetKind",
+    "ShareConsumerConfig",
+    "read_settings",
+]
+
+_HOME = {
+    "AdminConfig": "admin",
+    "ClientConfig": "client",
+    "ConsumerConfig": "consumer",
+    "OffsetReset": "offset_reset",
+    "ProducerConfig": "producer",
+    "ResetKind": "offset_reset",
+    "ShareConsumerConfig": "consumer",
+    "read_settings": "settings",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
