@@ -27,6 +27,7 @@ from ottla.errors import (
     StaleMemberEpoch,
     TopicAuthorizationFailed,
     UnknownMemberId,
+    UnknownTopicId,
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
     UnsupportedVersion,
@@ -81,6 +82,10 @@ class Committer(Protocol):
         """Who to commit as; raises when the member is out of the group, or just being given other partitions."""
         ...
 
+    def fetch_as(self) -> Identity:
+        """Who looks up: a member of the new protocol says so, and is refused when its epoch is old (KIP-848)."""
+        ...
+
     def commit_refused(self, error: KafkaError, sent: Identity) -> KafkaError:
         """What the user is told when the coordinator answers `error` to a commit of `sent`."""
         ...
@@ -90,6 +95,9 @@ class Outsider:
     """A consumer that assigns itself: it uses the group's name, and is no member."""
 
     def commit_as(self) -> Identity:
+        return Identity()
+
+    def fetch_as(self) -> Identity:
         return Identity()
 
     def commit_refused(self, error: KafkaError, sent: Identity) -> KafkaError:
@@ -162,6 +170,17 @@ class Commits:
         offsets = self._context.consumed.positions() if offsets is None else offsets
         check_offsets(offsets)
         offsets = dict(offsets)  # the caller's may change before they are sent, and the callback tells these
+
+        def done(error: KafkaError | None) -> None:
+            if callback is not None:
+                self.completions.append(Completion(callback, offsets, error))
+            elif error is not None:
+                log.error("[%s] Offset commit with offsets %s failed: %s", self._context.name, _text(offsets), error)
+
+        self.commit_then(offsets, done)
+
+    def commit_then(self, offsets: Offsets, on_done: Callable[[KafkaError | None], object]) -> None:
+        """Commit without waiting; `on_done` is called on the loop."""
         self._async_count += 1
 
         def tell(error: KafkaError | None) -> None:
@@ -169,10 +188,7 @@ class Commits:
                 self._tell_committed(offsets)
             elif self._may_retry(error):
                 error = RetriableCommitFailed(f"Offset commit failed for now, and a later one may succeed: {error}")
-            if callback is not None:
-                self.completions.append(Completion(callback, offsets, error))
-            elif error is not None:
-                log.error("[%s] Offset commit with offsets %s failed: %s", self._context.name, _text(offsets), error)
+            on_done(error)
             self._async_count -= 1
             if not self._async_count and self._idle is not None:
                 idle, self._idle = self._idle, None
@@ -267,6 +283,8 @@ class Commits:
                     continue
                 if isinstance(error, RequestTimedOut):
                     self._context.lost(error)
+                if isinstance(error, UnknownTopicId):
+                    self._context.metadata.request_update()  # it was deleted, and perhaps made again
                 if isinstance(error, GroupAuthorizationFailed):
                     return GroupAuthorizationFailed(f"Not authorized to access group: {self._context.group_id}")
                 return self.committer.commit_refused(error, sent)
@@ -302,7 +320,7 @@ class Commits:
     async def _committed_once(
         self, wanted: list[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        request, ids = fetch_request(self._context, wanted, self._member_for_fetch())
+        request, ids = fetch_request(self._context, wanted, self.committer.fetch_as())
         response: OffsetFetchResponse = await self._context.ask(request, deadline.left_ms)
         group = response.groups[0] if response.groups else response
         if group.error_code:
@@ -334,11 +352,6 @@ class Commits:
             # A transaction that is still open holds them: its end is a matter of moments.
             raise UnstableOffsetCommit(f"Transactions hold the offsets of {', '.join(map(str, unstable))}")
         return found
-
-    def _member_for_fetch(self) -> Identity:
-        """Who looks up: a member of the new protocol says so, and is refused when its epoch is old (KIP-848)."""
-        fetch_as: Callable[[], Identity] | None = getattr(self.committer, "fetch_as", None)
-        return Identity() if fetch_as is None else fetch_as()
 
 
 def check_offsets(offsets: Offsets) -> None:

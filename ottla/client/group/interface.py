@@ -1,9 +1,9 @@
 """What a consumer and its group have to do with each other: values, events, and who calls whom.
 
 The consumer (`ottla.client.consumer`) makes one `ConsumerGroup(network, metadata, config, consumed)` and is itself the
-`Consumed` of it. The group joins,
-heartbeats and commits by itself on the loop; what concerns the user (a listener, the assignment) it hands over as
-`RebalanceEvent`s, which the consumer carries out inside `poll`, `unsubscribe` and `close`, one after the other:
+`Consumed` of it. The group joins, heartbeats and commits by itself on the loop; what concerns the user (a listener, the
+assignment) it hands over as `RebalanceEvent`s, which the consumer carries out inside `poll`, `unsubscribe` and `close`,
+one after the other:
 
     if group.note_poll():                  # cheap, from any thread; True: there is something to do on the loop
         group.on_poll()                    # on the loop; raises what the user must hear of, once
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias
 
@@ -71,6 +71,8 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     """Of the broker's kind. A pattern that the client matches is not told: its topics are."""
+    accepts: Callable[[str], bool] | None = field(default=None, compare=False)
+    """With a pattern that the client matches: whether a topic that a classic group's leader assigns belongs to it."""
 
 
 class RebalanceKind(Enum):
@@ -175,8 +177,12 @@ class GroupFace(Protocol):
         """In how many ms `on_poll` wants to be called again (auto-commit); None: not before `on_group_event`."""
         ...
 
-    async def prepare(self, event: RebalanceEvent) -> None:
+    async def prepare(self, event: RebalanceEvent, timeout_ms: float | None = None) -> None:
         """Before the listener hears of `event`: commits what was consumed when auto-commit is on. Never raises."""
+        ...
+
+    async def auto_commit(self, timeout_ms: float | None) -> None:
+        """Commit what was consumed, now, when auto-commit is on: on close and on `assign`. Never raises."""
         ...
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
@@ -189,8 +195,11 @@ class GroupFace(Protocol):
         """Stop being a member in this process; the event gives up all that is owned."""
         ...
 
-    async def leave(self, timeout_ms: float | None, *, is_closing: bool = False) -> None:
-        """Tell the coordinator; a static member only stays silent when closing. Never raises for the network."""
+    async def leave(self, timeout_ms: float | None, *, keep_place: bool | None = None) -> None:
+        """Tell the coordinator, after `begin_leave`. Never raises: a coordinator that hears nothing notices by itself.
+
+        By default a static member keeps its place, for when it comes back, and others give it up (KIP-1092).
+        """
         ...
 
     def close(self) -> None:
