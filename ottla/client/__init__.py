@@ -9,6 +9,15 @@ from importlib import import_module
 
 # Where each public name lives. Keep it sorted by module; `tests/unit/client/test_public_names.py` checks it.
 _HOME: dict[str, str] = {
+    "Admin": "ottla.client.admin",
+    "AlterConfigOp": "ottla.client.admin",
+    "AsyncAdmin": "ottla.client.admin",
+    "ConfigResource": "ottla.client.admin",
+    "NewPartitions": "ottla.client.admin",
+    "NewTopic": "ottla.client.admin",
+    "OffsetSpec": "ottla.client.admin",
+    "Outcome": "ottla.client.admin",
+    "Outcomes": "ottla.client.admin",
     "KafkaTimeout": "ottla.client.errors",
     "ClientClosed": "ottla.client.errors",
     "CommitFailed": "ottla.client.errors",

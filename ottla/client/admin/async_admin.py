@@ -1,0 +1,530 @@
+"""`AsyncAdmin`: everything that can be asked of, or done to, a cluster, as flat methods for asyncio.
+
+A method about one thing is a coroutine and returns its value. A method about several resources returns `Outcomes` at
+once: `await` it for all of them, or one of its values for that one (`outcome`). Every method takes `timeout` in
+seconds; without it `default.api.timeout.ms` holds. What passes by itself is tried again until then; what a broker does
+not know raises `UnsupportedVersion`. The calls themselves are in a module for each noun, loaded when first used.
+`Admin` in `blocking` is the same for callers that block, method by method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ottla.client.admin.driver import Driver
+from ottla.client.admin.outcome import Outcomes
+from ottla.client.config import AdminConfig, read_settings
+from ottla.client.errors import ClientClosed
+from ottla.client.network import NetworkClient
+from ottla.types import TopicPartition, Uuid
+from ottla.world import ClientWorld
+from ottla.world.threads import running_world
+
+if TYPE_CHECKING:
+    from ottla.client.admin.cluster import (
+        ClusterDescription,
+        FeatureMetadata,
+        FeatureUpdate,
+        QuorumInfo,
+        RaftEndpoint,
+    )
+    from ottla.client.admin.configs import AlterConfigOp, Config, ConfigResource, ConfigResourceType
+    from ottla.client.admin.group_offsets import GroupOffsets
+    from ottla.client.admin.groups import (
+        ClassicGroupDescription,
+        ConsumerGroupDescription,
+        GroupListing,
+        GroupState,
+        GroupType,
+        ShareGroupDescription,
+    )
+    from ottla.client.admin.log_dirs import LogDirs, ReplicaLogDir, TopicPartitionReplica
+    from ottla.client.admin.offsets import ListedOffset, OffsetSpec
+    from ottla.client.admin.share_offsets import ShareOffsets
+    from ottla.client.admin.topics import (
+        NewPartitions,
+        NewTopic,
+        TopicCreated,
+        TopicDescription,
+        TopicKey,
+        TopicListing,
+    )
+    from ottla.client.group import OffsetAndMetadata
+
+
+class AsyncAdmin:
+    """An admin on the running asyncio loop, or on a given world. `async with` closes it."""
+
+    def __init__(
+        self, config: Mapping[str, object] | None = None, *, world: ClientWorld | None = None, **settings: object
+    ) -> None:
+        """Settings by Kafka's names in a mapping, or as keywords: `AsyncAdmin(bootstrap_servers="localhost:9092")`."""
+        self.config: AdminConfig = read_settings(AdminConfig, config, settings)
+        self._start(world or running_world())
+
+    def _start(self, world: ClientWorld) -> None:
+        self._network = self._connect(world)
+        self._open_driver: Driver | None = Driver(self._network, self.config)
+
+    def _connect(self, world: ClientWorld) -> NetworkClient:
+        return NetworkClient(world, self.config, name=f"AdminClient clientId={self.config.client_id}")
+
+    @property
+    def _driver(self) -> Driver:
+        if self._open_driver is None:
+            raise ClientClosed("The admin is closed")
+        return self._open_driver
+
+    async def close(self) -> None:
+        """End all connections; what is under way fails with `ClientClosed`. A second call does nothing."""
+        if self._open_driver is not None:
+            self._open_driver = None
+            self._network.close()
+
+    async def __aenter__(self) -> AsyncAdmin:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Topics
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout: float | None = None
+    ) -> Outcomes[str, TopicCreated]:
+        """Create topics. With `validate_only` everything is checked and nothing created."""
+        from ottla.client.admin.topics import create_topics
+
+        return create_topics(self._driver, topics, validate_only=validate_only, timeout=timeout)
+
+    def delete_topics(self, topics: Iterable[TopicKey], *, timeout: float | None = None) -> Outcomes[TopicKey, None]:
+        """Delete topics, by name or by id."""
+        from ottla.client.admin.topics import delete_topics
+
+        return delete_topics(self._driver, topics, timeout=timeout)
+
+    async def list_topics(
+        self, *, include_internal: bool = False, timeout: float | None = None
+    ) -> dict[str, TopicListing]:
+        """All topics this principal may see, by name."""
+        from ottla.client.admin.topics import list_topics
+
+        return await list_topics(self._driver, include_internal=include_internal, timeout=timeout)
+
+    def describe_topics(
+        self,
+        topics: Iterable[TopicKey],
+        *,
+        include_authorized_operations: bool = False,
+        partitions_a_page: int = 2000,
+        timeout: float | None = None,
+    ) -> Outcomes[TopicKey, TopicDescription]:
+        """Topics with their partitions: leaders, replicas, who is in sync. By name or by id."""
+        from ottla.client.admin.topics import describe_topics
+
+        return describe_topics(
+            self._driver,
+            topics,
+            include_authorized_operations=include_authorized_operations,
+            partitions_a_page=partitions_a_page,
+            timeout=timeout,
+        )
+
+    def create_partitions(
+        self, partitions: Mapping[str, NewPartitions], *, validate_only: bool = False, timeout: float | None = None
+    ) -> Outcomes[str, None]:
+        """Give topics more partitions. Records that are there stay where they are."""
+        from ottla.client.admin.topics import create_partitions
+
+        return create_partitions(self._driver, partitions, validate_only=validate_only, timeout=timeout)
+
+    # Offsets and records of partitions
+
+    def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, OffsetSpec],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout: float | None = None,
+    ) -> Outcomes[TopicPartition, ListedOffset]:
+        """An offset of each partition: `OffsetSpec.earliest()`, `.latest()`, `.for_timestamp(ms)` and others."""
+        from ottla.client.admin.offsets import list_offsets
+
+        return list_offsets(self._driver, specs, isolation_level=isolation_level, timeout=timeout)
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> Outcomes[TopicPartition, int]:
+        """Delete all records before an offset, -1 for all there are; the outcome is where the partition begins now."""
+        from ottla.client.admin.offsets import delete_records
+
+        return delete_records(self._driver, before, timeout=timeout)
+
+    # Settings
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[ConfigResource, Config]:
+        """All settings of each resource by name, or those of `names`."""
+        from ottla.client.admin.configs import describe_configs
+
+        return describe_configs(
+            self._driver,
+            resources,
+            names=names,
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
+            timeout=timeout,
+        )
+
+    def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[AlterConfigOp]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[ConfigResource, None]:
+        """Change settings, each by itself; those that are not named stay as they are."""
+        from ottla.client.admin.configs import incremental_alter_configs
+
+        return incremental_alter_configs(self._driver, changes, validate_only=validate_only, timeout=timeout)
+
+    async def list_config_resources(
+        self, types: Iterable[ConfigResourceType] = (), *, timeout: float | None = None
+    ) -> list[ConfigResource]:
+        """Every resource of these types, or of all types, that has or can have settings of its own."""
+        from ottla.client.admin.configs import list_config_resources
+
+        return await list_config_resources(self._driver, types, timeout=timeout)
+
+    async def list_client_metrics_resources(self, *, timeout: float | None = None) -> list[str]:
+        """The names of the client metrics subscriptions."""
+        from ottla.client.admin.configs import ConfigResourceType, list_config_resources
+
+        wanted = [ConfigResourceType.CLIENT_METRICS]
+        return [one.name for one in await list_config_resources(self._driver, wanted, timeout=timeout)]
+
+    # Groups
+
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[GroupState] = (),
+        types: Iterable[GroupType] = (),
+        protocol_types: Iterable[str] = (),
+        timeout: float | None = None,
+    ) -> list[GroupListing]:
+        """All groups, or those in one of the states, of one of the types, with one of the protocols."""
+        from ottla.client.admin.groups import list_groups
+
+        return await list_groups(
+            self._driver, states=states, types=types, protocol_types=protocol_types, timeout=timeout
+        )
+
+    async def list_consumer_groups(
+        self,
+        *,
+        states: Iterable[GroupState] = (),
+        types: Iterable[GroupType] = (),
+        timeout: float | None = None,
+    ) -> list[GroupListing]:
+        """The groups of consumers in either protocol, and those that only keep offsets."""
+        from ottla.client.admin.groups import list_groups
+
+        protocols = ("consumer", "")
+        return await list_groups(self._driver, states=states, types=types, protocol_types=protocols, timeout=timeout)
+
+    def describe_consumer_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[str, ConsumerGroupDescription]:
+        """Groups of consumers in either protocol: state, members, who reads what."""
+        from ottla.client.admin.groups import describe_consumer_groups
+
+        return describe_consumer_groups(
+            self._driver,
+            group_ids,
+            include_authorized_operations=include_authorized_operations,
+            timeout=timeout,
+        )
+
+    def describe_classic_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[str, ClassicGroupDescription]:
+        """Classic groups of any protocol, Connect's too."""
+        from ottla.client.admin.groups import describe_classic_groups
+
+        return describe_classic_groups(
+            self._driver,
+            group_ids,
+            include_authorized_operations=include_authorized_operations,
+            timeout=timeout,
+        )
+
+    def describe_share_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[str, ShareGroupDescription]:
+        """Share groups: state and members."""
+        from ottla.client.admin.groups import describe_share_groups
+
+        return describe_share_groups(
+            self._driver,
+            group_ids,
+            include_authorized_operations=include_authorized_operations,
+            timeout=timeout,
+        )
+
+    def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = None) -> Outcomes[str, None]:
+        """Delete groups of any type, with their offsets. They must have no members."""
+        from ottla.client.admin.groups import delete_groups
+
+        return delete_groups(self._driver, group_ids, timeout=timeout)
+
+    def delete_consumer_groups(self, group_ids: Iterable[str], *, timeout: float | None = None) -> Outcomes[str, None]:
+        """`delete_groups` under the name that Kafka has for it."""
+        return self.delete_groups(group_ids, timeout=timeout)
+
+    def delete_share_groups(self, group_ids: Iterable[str], *, timeout: float | None = None) -> Outcomes[str, None]:
+        """`delete_groups` under the name that Kafka has for it."""
+        return self.delete_groups(group_ids, timeout=timeout)
+
+    def delete_streams_groups(self, group_ids: Iterable[str], *, timeout: float | None = None) -> Outcomes[str, None]:
+        """`delete_groups` under the name that Kafka has for it."""
+        return self.delete_groups(group_ids, timeout=timeout)
+
+    async def remove_members_from_consumer_group(
+        self,
+        group_id: str,
+        group_instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str | None = None,
+        timeout: float | None = None,
+    ) -> Outcomes[str, None]:
+        """Take members out of a classic group: static ones by their instance ids, or all of them."""
+        from ottla.client.admin.groups import remove_members_from_consumer_group
+
+        return await remove_members_from_consumer_group(
+            self._driver, group_id, group_instance_ids, reason=reason, timeout=timeout
+        )
+
+    # Offsets of groups
+
+    def list_consumer_group_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[str, GroupOffsets]:
+        """What groups have committed: all, or for the partitions named with the group.
+
+        With `require_stable`, offsets that an open transaction may still change are waited for.
+        """
+        from ottla.client.admin.group_offsets import list_consumer_group_offsets
+
+        return list_consumer_group_offsets(self._driver, groups, require_stable=require_stable, timeout=timeout)
+
+    def alter_consumer_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout: float | None = None,
+    ) -> Outcomes[TopicPartition, None]:
+        """Commit offsets for a group without members; a group that is not there is made."""
+        from ottla.client.admin.group_offsets import alter_consumer_group_offsets
+
+        return alter_consumer_group_offsets(self._driver, group_id, offsets, timeout=timeout)
+
+    def delete_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Outcomes[TopicPartition, None]:
+        """Forget what a group has committed for partitions that none of its members subscribes to."""
+        from ottla.client.admin.group_offsets import delete_consumer_group_offsets
+
+        return delete_consumer_group_offsets(self._driver, group_id, partitions, timeout=timeout)
+
+    def list_streams_group_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[str, GroupOffsets]:
+        """`list_consumer_group_offsets` of Streams groups, which commit as consumers do."""
+        return self.list_consumer_group_offsets(groups, require_stable=require_stable, timeout=timeout)
+
+    def alter_streams_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout: float | None = None,
+    ) -> Outcomes[TopicPartition, None]:
+        """`alter_consumer_group_offsets` of a Streams group."""
+        return self.alter_consumer_group_offsets(group_id, offsets, timeout=timeout)
+
+    def delete_streams_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Outcomes[TopicPartition, None]:
+        """`delete_consumer_group_offsets` of a Streams group."""
+        return self.delete_consumer_group_offsets(group_id, partitions, timeout=timeout)
+
+    def list_share_group_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        timeout: float | None = None,
+    ) -> Outcomes[str, ShareOffsets]:
+        """Where share groups read from: in all their partitions, or in those named with the group."""
+        from ottla.client.admin.share_offsets import list_share_group_offsets
+
+        return list_share_group_offsets(self._driver, groups, timeout=timeout)
+
+    def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> Outcomes[TopicPartition, None]:
+        """Let a share group without members read from these offsets."""
+        from ottla.client.admin.share_offsets import alter_share_group_offsets
+
+        return alter_share_group_offsets(self._driver, group_id, offsets, timeout=timeout)
+
+    def delete_share_group_offsets(
+        self, group_id: str, topics: Iterable[str], *, timeout: float | None = None
+    ) -> Outcomes[str, None]:
+        """Forget how far a share group without members has come in these topics."""
+        from ottla.client.admin.share_offsets import delete_share_group_offsets
+
+        return delete_share_group_offsets(self._driver, group_id, topics, timeout=timeout)
+
+    # Log directories
+
+    def describe_log_dirs(
+        self,
+        brokers: Iterable[int],
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout: float | None = None,
+    ) -> Outcomes[int, LogDirs]:
+        """The log directories of each broker, with the replicas in them: all, or those of `partitions`."""
+        from ottla.client.admin.log_dirs import describe_log_dirs
+
+        return describe_log_dirs(self._driver, brokers, partitions=partitions, timeout=timeout)
+
+    def describe_replica_log_dirs(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout: float | None = None
+    ) -> Outcomes[TopicPartitionReplica, ReplicaLogDir]:
+        """In which directory of its broker each replica lies, and to which it is being moved."""
+        from ottla.client.admin.log_dirs import describe_replica_log_dirs
+
+        return describe_replica_log_dirs(self._driver, replicas, timeout=timeout)
+
+    def alter_replica_log_dirs(
+        self, moves: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
+    ) -> Outcomes[TopicPartitionReplica, None]:
+        """Have brokers move replicas to other directories; a replica that is not there yet will be made there."""
+        from ottla.client.admin.log_dirs import alter_replica_log_dirs
+
+        return alter_replica_log_dirs(self._driver, moves, timeout=timeout)
+
+    # The cluster
+
+    async def describe_cluster(
+        self,
+        *,
+        include_authorized_operations: bool = False,
+        include_fenced_brokers: bool = False,
+        timeout: float | None = None,
+    ) -> ClusterDescription:
+        """The cluster's id, its brokers and the node in charge; its controllers, with `bootstrap.controllers`."""
+        from ottla.client.admin.cluster import describe_cluster
+
+        return await describe_cluster(
+            self._driver,
+            include_authorized_operations=include_authorized_operations,
+            include_fenced_brokers=include_fenced_brokers,
+            timeout=timeout,
+        )
+
+    async def describe_features(self, *, node_id: int | None = None, timeout: float | None = None) -> FeatureMetadata:
+        """The features that a node supports, any or the one given, and those that the cluster has settled on."""
+        from ottla.client.admin.cluster import describe_features
+
+        return await describe_features(self._driver, node_id=node_id, timeout=timeout)
+
+    def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False, timeout: float | None = None
+    ) -> Outcomes[str, None]:
+        """Set the levels of features, such as `metadata.version`."""
+        from ottla.client.admin.cluster import update_features
+
+        return update_features(self._driver, updates, validate_only=validate_only, timeout=timeout)
+
+    async def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
+        """Who leads the metadata quorum, who votes and who watches, and how far each has come."""
+        from ottla.client.admin.cluster import describe_metadata_quorum
+
+        return await describe_metadata_quorum(self._driver, timeout=timeout)
+
+    async def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid,
+        endpoints: Iterable[RaftEndpoint],
+        *,
+        cluster_id: str | None = None,
+        ack_when_committed: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        """Make a controller that watches a voter of the quorum."""
+        from ottla.client.admin.cluster import add_raft_voter
+
+        await add_raft_voter(
+            self._driver,
+            voter_id,
+            directory_id,
+            endpoints,
+            cluster_id=cluster_id,
+            ack_when_committed=ack_when_committed,
+            timeout=timeout,
+        )
+
+    async def remove_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid,
+        *,
+        cluster_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Take a voter out of the quorum."""
+        from ottla.client.admin.cluster import remove_raft_voter
+
+        await remove_raft_voter(self._driver, voter_id, directory_id, cluster_id=cluster_id, timeout=timeout)
+
+    async def unregister_broker(self, broker_id: int, *, timeout: float | None = None) -> None:
+        """Have the cluster forget a broker that is gone for good."""
+        from ottla.client.admin.cluster import unregister_broker
+
+        await unregister_broker(self._driver, broker_id, timeout=timeout)
