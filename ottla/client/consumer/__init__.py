@@ -1,0 +1,43 @@
+"""The consumer: it fetches ahead of its user, keeps the positions, and is a member of its group.
+
+Two faces of one core: `AsyncConsumer` on an asyncio loop, `Consumer` for callers that block. Promises of both: records
+of a partition come in order and each once for as long as the partition stays assigned; `poll` returns within its
+time-out whatever the brokers do; a call that waits ends with `Wakeup` when `wakeup` is called.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.client.consumer.async_consumer import AsyncConsumer
+    from ottla.client.consumer.face import ConsumerInterceptor, OffsetAndTimestamp
+    from ottla.client.consumer.listener import RebalanceListener
+    from ottla.client.consumer.subscription_state import SubscriptionPattern
+    from ottla.client.consumer.sync_consumer import Consumer
+
+__all__ = [
+    "AsyncConsumer",
+    "Consumer",
+    "ConsumerInterceptor",
+    "OffsetAndTimestamp",
+    "RebalanceListener",
+    "SubscriptionPattern",
+]
+
+_HOME = {
+    "AsyncConsumer": "async_consumer",
+    "Consumer": "sync_consumer",
+    "ConsumerInterceptor": "face",
+    "OffsetAndTimestamp": "face",
+    "RebalanceListener": "listener",
+    "SubscriptionPattern": "subscription_state",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,446 @@
+"""`AsyncConsumer`: a consumer for asyncio. See `ottla.client.consumer` for what it promises."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Coroutine, Iterable, Mapping
+from inspect import isawaitable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from ottla.client.consumer.core import ConsumerCore
+from ottla.client.consumer.face import (
+    CLOSE_TIMEOUT_S,
+    POLL_TIMEOUT_S,
+    TO_BEGINNING,
+    TO_END,
+    Finisher,
+    Lent,
+    OffsetAndTimestamp,
+    chosen,
+    listener_of,
+    make_core,
+    offsets_of,
+    partitions_of,
+    settings,
+    times_of,
+    with_times,
+    without_times,
+)
+from ottla.client.consumer.listener import RebalanceListener, Told
+from ottla.client.consumer.offset_lookup import EARLIEST, LATEST
+from ottla.client.consumer.subscription_state import SubscriptionPattern
+from ottla.client.errors import ClientClosed, IllegalState, RecordDeserialization
+from ottla.client.group import CommitCallback, GroupMetadata, OffsetAndMetadata, RebalanceEvent, RebalanceKind
+from ottla.client.network import Deadline, PartitionInfo
+from ottla.errors import KafkaError
+from ottla.records import ConsumerRecord, RawRecord
+from ottla.types import TopicPartition
+from ottla.world import ClientWorld
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+class AsyncConsumer(Generic[K, V]):
+    """A consumer on the running asyncio loop. One task at a time uses it; only `wakeup` may come from elsewhere.
+
+    async with AsyncConsumer(bootstrap_servers="localhost:9092", group_id="g") as consumer:
+        await consumer.subscribe(["orders"])
+        async for record in consumer:
+            ...
+    """
+
+    def __init__(
+        self, config: Mapping[str, object] | None = None, /, *, world: ClientWorld | None = None, **keywords: object
+    ) -> None:
+        """Settings by Kafka's names in `config`, as `linger.ms`, or as keywords, as `linger_ms`."""
+        self.config = settings(config, keywords)
+        if world is None:
+            from ottla.world.threads import running_world
+
+            world = running_world()
+        self._world = world
+        self._finisher = Finisher(self.config)
+        self._core: ConsumerCore = make_core(world, self.config, self._finisher)
+        self._core.buffer.on_drained = self._core.fetcher.go_on
+        self._listener: RebalanceListener | None = None
+        self._lent: Lent[K, V] = Lent()
+        self._is_polling = False
+        self._is_told = False
+        """A listener runs: what it calls is part of the poll that it runs in."""
+
+    # Choosing what to read
+
+    async def subscribe(
+        self,
+        topics: str | Iterable[str] | re.Pattern[str] | SubscriptionPattern,
+        listener: RebalanceListener | None = None,
+        *,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Have the group assign partitions of these topics, or of those that a pattern matches.
+
+        A compiled pattern of `re` is matched here with whole names, a `SubscriptionPattern` by the broker. An empty
+        list unsubscribes.
+        """
+        self._core.check_open()
+        choice = chosen(topics)
+        told = listener_of(listener, on_assigned, on_revoked, on_lost)
+        if isinstance(choice, list) and not choice:
+            await self.unsubscribe()
+            return
+        self._settle()
+        self._core.subscribe(choice)
+        self._listener = told
+
+    async def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group."""
+        self._core.check_open()
+        self._settle()
+        await self._leave(self.config.default_api_timeout_ms)
+        self._core.forget_subscription()
+        self._listener = None
+
+    async def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read exactly these partitions, without a group's help. An empty list unsubscribes."""
+        self._core.check_open()
+        self._settle()
+        wanted = partitions_of(partitions)
+        if not wanted:
+            await self.unsubscribe()
+            return
+        self._core.assign(wanted)
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        return set(self._core.subscription.partitions)
+
+    def subscription(self) -> set[str]:
+        """The topics that are subscribed to; empty with `assign`."""
+        return set(self._core.subscription.topics)
+
+    # Records
+
+    async def poll(
+        self, timeout: float | None = POLL_TIMEOUT_S, *, max_records: int | None = None
+    ) -> list[ConsumerRecord[K, V]]:
+        """The next records, up to `max_records` (`max.poll.records`); an empty list when none came in `timeout`.
+
+        Rebalance listeners, callbacks of commits and the errors of what goes on in the background come from here.
+        """
+        core = self._core
+        core.check_open()
+        self._enter()
+        try:
+            self._settle()
+            deadline = Deadline(self._world, None if timeout is None else timeout * 1000)
+            limit = self.config.max_poll_records if max_records is None else max_records
+            has_waited = False
+            while True:
+                core.begin_poll()
+                await self._serve()
+                records = self._take(limit)
+                if records:
+                    return records
+                if deadline.has_passed:
+                    if not has_waited:
+                        await self._world.tasks.sleep_ms(0)  # a loop of polls must not keep everything else waiting
+                    return []
+                await core.wait(core.poll_wait_ms(deadline.left_ms))
+                has_waited = True
+        finally:
+            self._is_polling = False
+
+    def _take(self, limit: int) -> list[ConsumerRecord[K, V]]:
+        while True:
+            raw, is_final = self._core.take(limit)
+            if is_final or not raw or self._finisher.is_plain:
+                return raw  # type: ignore[return-value]  # without deserializers K and V are bytes
+            records = self._finished(raw)
+            if records:  # interceptors may leave nothing of them
+                return records
+
+    def _finished(self, raw: list[RawRecord]) -> list[ConsumerRecord[K, V]]:
+        try:
+            records, rest = self._finisher.finish(raw)
+        except RecordDeserialization:
+            self._core.buffer.give_back(raw, is_final=False)
+            raise
+        if rest:
+            self._core.buffer.give_back(rest, is_final=False)
+        return records
+
+    def __aiter__(self) -> AsyncConsumer[K, V]:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        """The next record, whenever it comes. A record counts as read once it was given out, not before."""
+        lent = self._lent
+        index = lent.index
+        if index < len(lent.records):
+            lent.index = index + 1
+            return lent.records[index]
+        while True:
+            try:
+                records = await self.poll(None)
+            except ClientClosed:
+                raise StopAsyncIteration from None
+            if records:
+                lent.fill(records)
+                lent.index = 1
+                return records[0]
+
+    def _settle(self) -> None:
+        """What an iteration has not given out goes back, so that positions say what the user has seen."""
+        if self._lent.is_open:
+            self._core.buffer.give_back(self._lent.take_rest(), is_final=True)  # type: ignore[arg-type]
+
+    def _enter(self) -> None:
+        if self._is_polling and not self._is_told:
+            raise IllegalState("A consumer is used by one task at a time: another one polls now")
+        self._is_polling = True
+
+    # The user's own code
+
+    async def _serve(self) -> None:
+        """Carry out changes of the assignment, and tell of commits that have ended."""
+        core = self._core
+        while True:
+            completion = core.next_completion()
+            if completion is not None:
+                completion()
+                continue
+            event = core.next_event()
+            if event is None:
+                return
+            await self._carry_out(event)
+
+    async def _carry_out(self, event: RebalanceEvent) -> None:
+        core = self._core
+        await core.begin_event(event)
+        self._is_told = True
+        try:
+            await self._tell(event)
+        finally:
+            self._is_told = False
+            core.end_event(event)
+
+    async def _tell(self, event: RebalanceEvent) -> None:
+        listener = self._listener
+        if listener is None:
+            return
+        partitions = list(event.partitions)
+        match event.kind:
+            case RebalanceKind.ASSIGNED:
+                told = listener.on_assigned(partitions)
+            case RebalanceKind.REVOKED:
+                told = listener.on_revoked(partitions)
+            case RebalanceKind.LOST:
+                told = listener.on_lost(partitions)
+        if isawaitable(told):
+            await told
+
+    async def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """A call that waits, and that `wakeup` ends."""
+        try:
+            self._core.check_open()
+        except ClientClosed:
+            work.close()
+            raise
+        self._settle()
+        return await self._core.interruptible(work)
+
+    def _timeout_ms(self, timeout: float | None) -> float:
+        return self.config.default_api_timeout_ms if timeout is None else timeout * 1000
+
+    # Places
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Read on from this offset with the next poll."""
+        self._core.check_open()
+        self._settle()
+        self._core.seek(TopicPartition(*partition), offset)
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Read these, or all, from their first records on; where that is will be known with the next poll."""
+        self._core.check_open()
+        self._settle()
+        self._core.seek_by(None if partitions is None else partitions_of(partitions), TO_BEGINNING)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Read of these, or of all, what is written from now on."""
+        self._core.check_open()
+        self._settle()
+        self._core.seek_by(None if partitions is None else partitions_of(partitions), TO_END)
+
+    async def seek_to_time(
+        self, timestamp: int, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Read these, or all, from the first record on that is not older than `timestamp` (ms); else from the end."""
+        wanted = sorted(self.assignment()) if partitions is None else partitions_of(partitions)
+        found = await self.offsets_for_times(dict.fromkeys(wanted, timestamp), timeout=timeout)
+        for partition, place in found.items():
+            if place is not None:
+                self.seek(partition, place.offset)
+        ends = [partition for partition, place in found.items() if place is None]
+        if ends:
+            self.seek_to_end(ends)
+
+    async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
+        """The offset of the next record to be read, waiting until it is known."""
+        return await self._call(self._core.position(TopicPartition(*partition), self._timeout_ms(timeout)))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give no records of these until `resume`; what was fetched of them is kept."""
+        self._core.check_open()
+        self._settle()
+        self._core.set_paused(partitions_of(partitions), True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._core.check_open()
+        self._core.set_paused(partitions_of(partitions), False)
+
+    def paused(self) -> set[TopicPartition]:
+        return {partition for partition, state in self._core.subscription.partitions.items() if state.is_paused}
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How far the end is away, as the last fetch told; None while that is not known."""
+        self._settle()
+        return self._core.subscription.state(TopicPartition(*partition)).lag(
+            is_read_committed=self._core.is_read_committed
+        )
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each."""
+        targets = dict.fromkeys(partitions_of(partitions), EARLIEST)
+        return without_times(await self._call(self._core.offsets(targets, self._timeout_ms(timeout))))
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each that can be read."""
+        targets = dict.fromkeys(partitions_of(partitions), LATEST)
+        return without_times(await self._call(self._core.offsets(targets, self._timeout_ms(timeout))))
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition that is not older than its time (ms); None where there is none."""
+        targets = times_of(timestamps)
+        return with_times(await self._call(self._core.offsets(targets, self._timeout_ms(timeout))))
+
+    # The cluster
+
+    async def partitions_for(self, topic: str, *, timeout: float | None = None) -> list[PartitionInfo]:
+        """The partitions of a topic; an empty list when it does not exist."""
+        found = await self._call(self._core.topics([topic], self._timeout_ms(timeout)))
+        return found.get(topic, [])
+
+    async def list_topics(self, *, timeout: float | None = None) -> dict[str, list[PartitionInfo]]:
+        """All topics that this client may see."""
+        return await self._call(self._core.topics(None, self._timeout_ms(timeout)))
+
+    # The group
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit these offsets, or the positions, and wait until that is done."""
+        self._core.check_open()
+        self._settle()
+        commits = self._core.need_group().commits
+        await self._call(commits.commit(offsets_of(offsets), self._timeout_ms(timeout)))
+        self._run_completions()
+
+    def commit_async(
+        self,
+        callback: CommitCallback | None = None,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+    ) -> None:
+        """Commit these offsets, or the positions, without waiting; a later poll, commit or close calls `callback`."""
+        self._core.check_open()
+        self._settle()
+        self._core.commit_async(offsets_of(offsets), callback)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for each; None where there is nothing."""
+        commits = self._core.need_group().commits
+        return await self._call(commits.committed(partitions_of(partitions), self._timeout_ms(timeout)))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group: what `send_offsets_to_transaction` wants."""
+        return self._core.group_metadata()
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group share out anew with the next poll."""
+        self._core.need_group().enforce_rebalance(reason)
+
+    def _run_completions(self) -> None:
+        while (completion := self._core.next_completion()) is not None:
+            completion()
+
+    # Ending
+
+    def wakeup(self) -> None:
+        """Let the call that waits raise `Wakeup`, or the next one that would."""
+        self._core.wakeup()
+
+    async def _leave(self, timeout_ms: float, *, leave_group: bool | None = None) -> None:
+        group = self._core.group
+        if group is None:
+            return
+        event = group.begin_leave()
+        error: Exception | None = None
+        if event is not None:
+            try:
+                await self._carry_out(event)
+            except Exception as raised:  # noqa: BLE001  the listener's: the group is left all the same
+                error = raised
+        await group.leave(timeout_ms, keep_place=None if leave_group is None else not leave_group)
+        if error is not None:
+            raise error
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave_group: bool | None = None) -> None:
+        """Commit what auto-commit owes, leave the group and end all connections. A second call does nothing.
+
+        A static member keeps its place in the group unless `leave_group` says otherwise, others give theirs up.
+        """
+        core = self._core
+        if core.is_closed:
+            return
+        self._settle()
+        deadline = Deadline(self._world, timeout * 1000)
+        try:
+            await core.close_commits(deadline.at_most(self.config.request_timeout_ms))
+            await self._leave(deadline.at_most(timeout * 1000), leave_group=leave_group)
+            self._run_completions()
+        finally:
+            core.close()
+            self._finisher.close()
+
+    async def __aenter__(self) -> AsyncConsumer[K, V]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except KafkaError:
+            if error is None:
+                raise
+            log.warning("[%s] close() failed while an error is on its way", self._core.name, exc_info=True)

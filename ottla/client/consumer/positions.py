@@ -1,0 +1,287 @@
+"""The way of every assigned partition to a position: what was committed, the reset policy, and new leaders' consent.
+
+A partition without a position gets the group's committed offset; without one, `auto.offset.reset` says where to look,
+or that the user must hear of it (`NoOffsetForPartition`). A partition with a new leader is fetched again once that has
+confirmed that it holds what was read before (KIP-320); if not, the position goes back to where the logs part, or the
+user hears of it (`LogTruncation`). Promises: a partition that cannot be helped now does not hold up the others; what
+fails for now is tried again after the backoff. Everything runs on the loop; called by the consumer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from ottla.client.config import ConsumerConfig, OffsetReset, ResetKind
+from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, PASSING, FoundOffset, OffsetLookup
+from ottla.client.consumer.partition_state import NO_EPOCH, PartitionState, Position, Status
+from ottla.client.consumer.subscription_state import SubscriptionState, as_position
+from ottla.client.errors import ClientClosed, LogTruncation, NoOffsetForPartition
+from ottla.client.group import OffsetAndMetadata
+from ottla.client.network import Build, Cluster, Metadata, NetworkClient
+from ottla.errors import KafkaError, TopicAuthorizationFailed, UnsupportedVersion, error_class
+from ottla.types import TopicPartition
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.world import Promise, Task
+
+log = logging.getLogger(__name__)
+
+EPOCH_KEY = 23
+EPOCH_VERSION_MIN = 3
+"""Older brokers ask for a permission that consumers do not have (KIP-320)."""
+
+Committed = Callable[[Iterable[TopicPartition]], Awaitable[dict[TopicPartition, OffsetAndMetadata | None]]]
+"""What the group has committed."""
+
+
+class Positions:
+    """Finds the positions that are missing, and checks those that a new leader has to confirm."""
+
+    def __init__(
+        self,
+        network: NetworkClient,
+        metadata: Metadata,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        lookup: OffsetLookup,
+        *,
+        committed: Committed | None,
+        on_found: Callable[[], object],
+        on_error: Callable[[KafkaError], object],
+    ) -> None:
+        self._network = network
+        self._metadata = metadata
+        self._config = config
+        self._subscription = subscription
+        self._lookup = lookup
+        self._committed = committed
+        self._on_found = on_found
+        self._on_error = on_error
+        self._world = network.world
+        self._name = network.name
+        self._task: Task[None] | None = None
+        self._woken: Promise[None] | None = None
+        self._is_closed = False
+        metadata.on_update.append(self._on_metadata)
+
+    def go_on(self) -> None:
+        """Begin with what there is to do, unless it is being done. To be called whenever there may be something."""
+        if self._is_closed or (self._task is not None and not self._task.done()) or not self._open():
+            return
+        self._task = self._world.tasks.spawn(self._run(), f"positions of {self._name}")
+
+    def close(self) -> None:
+        """Look for nothing more."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _open(self) -> bool:
+        return any(
+            state.status is not Status.FETCHING and not state.is_held
+            for state in self._subscription.partitions.values()
+        )
+
+    async def _run(self) -> None:
+        failures = 0
+        while self._open() and not self._is_closed:
+            try:
+                await self._initialize()
+                await self._reset()
+                await self._validate()
+            except ClientClosed:
+                return
+            except KafkaError as error:
+                if not error.retriable:
+                    self._on_error(error)
+                    return  # the user's next poll begins again
+                log.info("[%s] Positions could not be found yet: %s", self._name, error)
+            self._on_found()
+            if self._open():
+                await self._metadata_or_delay(self._network.retry_backoff.delay_ms(failures))
+                failures += 1
+
+    async def _metadata_or_delay(self, delay_ms: float) -> None:
+        """Newer metadata may be what was missing; else it is only tried again after a while."""
+        woken = self._woken = self._world.tasks.promise()
+        timer = self._world.tasks.later(delay_ms, self._wake)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    # Beginning
+
+    async def _initialize(self) -> None:
+        states = self._subscription.in_status(Status.INITIALIZING)
+        if not states:
+            return
+        if self._committed is not None:
+            committed = await self._committed([state.topic_partition for state in states])
+            for state in states:
+                offset = committed.get(state.topic_partition)
+                if offset is not None and self._is_still(state, Status.INITIALIZING):
+                    log.info("[%s] Setting offset for partition %s to the committed offset %d", self._name,
+                             state.topic_partition, offset.offset)  # fmt: skip
+                    self._learn_leader(state)
+                    state.seek(as_position(offset))
+        states = [state for state in states if self._is_still(state, Status.INITIALIZING)]
+        reset = self._config.offset_reset
+        if states and reset.kind is ResetKind.NONE:
+            raise NoOffsetForPartition(state.topic_partition for state in states)
+        for state in states:
+            state.request_reset(reset)
+
+    def _is_still(self, state: PartitionState, status: Status) -> bool:
+        """Whether the user or the group has not meanwhile gone elsewhere with it."""
+        return self._subscription.partitions.get(state.topic_partition) is state and state.status is status
+
+    # Resetting
+
+    async def _reset(self) -> None:
+        states = {state.topic_partition: state for state in self._subscription.in_status(Status.AWAIT_RESET)}
+        if not states:
+            return
+        resets = {partition: state.reset for partition, state in states.items()}
+        now_ms = self._world.clock.now_ms()
+        targets = {partition: timestamp_of(reset, now_ms) for partition, reset in resets.items() if reset is not None}
+        too_early: list[TopicPartition] = []
+
+        def found(partition: TopicPartition, offset: FoundOffset | None) -> None:
+            state = states[partition]
+            if not self._is_still(state, Status.AWAIT_RESET) or state.reset is not resets[partition]:
+                return
+            if offset is None:
+                too_early.append(partition)  # no record is so young: then it is the end
+                return
+            log.info("[%s] Resetting offset for partition %s to position %d", self._name, partition, offset.offset)
+            self._learn_leader(state)
+            state.seek_validated(Position(offset.offset, max(offset.leader_epoch, NO_EPOCH)))
+
+        await self._lookup.ask(targets, found)
+        if too_early:
+            await self._lookup.ask(dict.fromkeys(too_early, LATEST), found)
+
+    def _learn_leader(self, state: PartitionState) -> None:
+        info = self._metadata.cluster.partition(state.topic_partition)
+        if info is not None:
+            state.leader_epoch = max(state.leader_epoch, info.leader_epoch)
+
+    # New leaders
+
+    def _on_metadata(self, cluster: Cluster) -> None:
+        for partition, state in self._subscription.partitions.items():
+            info = cluster.partition(partition)
+            if info is not None and info.leader_epoch >= 0:
+                state.note_leader(info.leader_epoch)
+        self._wake()
+        self.go_on()
+        self._on_found()
+
+    async def _validate(self) -> None:
+        by_leader: dict[int, list[PartitionState]] = {}
+        cluster = self._metadata.cluster
+        for state in self._subscription.in_status(Status.AWAIT_VALIDATION):
+            leader = cluster.leader(state.topic_partition)
+            if leader is None:
+                self._metadata.request_update()
+            else:
+                by_leader.setdefault(leader.node_id, []).append(state)
+        truncated: dict[TopicPartition, tuple[int, int | None]] = {}
+        for leader_id, states in by_leader.items():
+            await self._ask_leader(leader_id, states, truncated)
+        if truncated:
+            raise LogTruncation(
+                {partition: places[0] for partition, places in truncated.items()},
+                {partition: places[1] for partition, places in truncated.items()},
+            )
+
+    async def _ask_leader(
+        self, leader_id: int, states: list[PartitionState], truncated: dict[TopicPartition, tuple[int, int | None]]
+    ) -> None:
+        asked = {state.topic_partition: (state, state.position) for state in states}
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for partition, (state, position) in asked.items():
+            assert position is not None, "only a position can be confirmed"
+            topic = topics.setdefault(partition.topic, OffsetForLeaderTopic(topic=partition.topic, partitions=[]))
+            topic.partitions.append(
+                OffsetForLeaderPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=state.leader_epoch,
+                    leader_epoch=position.epoch,
+                )
+            )
+        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.values()))
+        build = Build(EPOCH_KEY, lambda _: request, version_min=EPOCH_VERSION_MIN)
+        try:
+            response: OffsetForLeaderEpochResponse = await self._network.send(leader_id, build)
+        except UnsupportedVersion:
+            # Such a broker cannot tell: go on as Kafka's consumer does.
+            for state in states:
+                if self._is_still(state, Status.AWAIT_VALIDATION):
+                    state.status = Status.FETCHING
+            return
+        for told_topic in response.topics:
+            for told in told_topic.partitions:
+                place = asked.get(TopicPartition(told_topic.topic, told.partition))
+                if place is not None:
+                    self._confirmed(*place, told, truncated)
+
+    def _confirmed(
+        self,
+        state: PartitionState,
+        position: Position | None,
+        told: EpochEndOffset,
+        truncated: dict[TopicPartition, tuple[int, int | None]],
+    ) -> None:
+        partition = state.topic_partition
+        if not self._is_still(state, Status.AWAIT_VALIDATION) or state.position != position or position is None:
+            return  # the user has gone elsewhere
+        if told.error_code:
+            if told.error_code == TopicAuthorizationFailed.code:
+                raise TopicAuthorizationFailed(f"Not authorized to access topics: [{partition.topic}]")
+            log.debug("[%s] The leader of %s cannot confirm its position yet: %s", self._name, partition,
+                      error_class(told.error_code).name)  # fmt: skip
+            if told.error_code in PASSING:
+                self._metadata.request_update()
+            return
+        reset = self._config.offset_reset
+        is_known = told.end_offset >= 0 and told.leader_epoch >= 0
+        if is_known and told.end_offset >= position.offset:
+            state.status = Status.FETCHING
+        elif reset.kind is ResetKind.NONE:
+            log.warning("[%s] Truncation detected for partition %s at offset %d (the leader's log of that epoch ends "
+                        "at %d), but no reset policy is set", self._name, partition, position.offset,
+                        told.end_offset)  # fmt: skip
+            truncated[partition] = (position.offset, told.end_offset if is_known else None)
+        elif is_known:
+            log.info("[%s] Truncation detected for partition %s at offset %d, resetting offset to the first offset "
+                     "known to diverge %d", self._name, partition, position.offset, told.end_offset)  # fmt: skip
+            state.seek_validated(Position(told.end_offset, told.leader_epoch))
+        else:
+            log.info("[%s] Truncation detected for partition %s at offset %d, resetting offset", self._name, partition,
+                     position.offset)  # fmt: skip
+            state.request_reset(reset)
+
+
+def timestamp_of(reset: OffsetReset, now_ms: int) -> int:
+    """What to ask ListOffsets for."""
+    match reset.kind:
+        case ResetKind.EARLIEST:
+            return EARLIEST
+        case ResetKind.LATEST:
+            return LATEST
+        case ResetKind.BY_DURATION:
+            return max(0, now_ms - reset.duration_ms)
+        case ResetKind.NONE:
+            raise AssertionError("without a policy there is nothing to look up")
