@@ -28,6 +28,7 @@ from ottla.client.consumer.face import (
     with_times,
     without_times,
 )
+from ottla.client.consumer.fetch_buffer import RawRecord
 from ottla.client.consumer.listener import RebalanceListener, Told
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST
 from ottla.client.consumer.subscription_state import SubscriptionPattern
@@ -35,7 +36,7 @@ from ottla.client.errors import ClientClosed, IllegalState, RecordDeserializatio
 from ottla.client.group import CommitCallback, GroupMetadata, OffsetAndMetadata, RebalanceEvent, RebalanceKind
 from ottla.client.network import Deadline, PartitionInfo
 from ottla.errors import KafkaError
-from ottla.records import ConsumerRecord, RawRecord
+from ottla.records import ConsumerRecord
 from ottla.types import TopicPartition
 from ottla.world import ClientWorld
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.config import ConsumerConfig, OffsetReset
-from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetch_buffer import FetchBuffer, RawRecord
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.offset_lookup import FoundOffset, OffsetLookup
 from ottla.client.consumer.partition_state import NO_EPOCH, Status
@@ -42,7 +42,6 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error_class,
 )
-from ottla.records import RawRecord
 from ottla.types import TopicPartition
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.world import ClientWorld, Promise

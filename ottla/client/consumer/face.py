@@ -13,12 +13,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.client.config import ConsumerConfig, OffsetReset, ResetKind, read_settings
 from ottla.client.consumer.core import ConsumerCore
+from ottla.client.consumer.fetch_buffer import RawRecord
 from ottla.client.consumer.listener import FunctionListener, RebalanceListener, Told
 from ottla.client.consumer.offset_lookup import FoundOffset
 from ottla.client.consumer.subscription_state import SubscriptionPattern
 from ottla.client.errors import RecordDeserialization
 from ottla.client.group import OffsetAndMetadata, Offsets
-from ottla.records import ConsumerRecord, RawRecord, with_content
+from ottla.records import ConsumerRecord, with_content
 from ottla.types import TopicPartition
 
 log = logging.getLogger(__name__)

@@ -11,16 +11,17 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ottla.client.consumer.partition_state import PartitionState, Position, Status
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import CorruptRecord
 from ottla.errors import KafkaError
-from ottla.records import HEADER_SIZE, LOG_OVERHEAD, Batch, ControlType, RawRecord, decode_records
+from ottla.records import HEADER_SIZE, LOG_OVERHEAD, Batch, ConsumerRecord, ControlType, decode_records
 from ottla.types import Buffer, TopicPartition
 from ottla.wire.messages.fetch import AbortedTransaction
 
+RawRecord: TypeAlias = ConsumerRecord[bytes | None, bytes | None]
 NO_EPOCH = -1
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _LAST_DELTA = struct.Struct(">i")
