@@ -207,10 +207,15 @@ class ConsumerConfig(FetchConfig):
         name = "partition.assignment.strategy"
         made = [load(name, item) if isinstance(item, str) else item for item in self.partition_assignment_strategy]
         found: tuple[Assignor, ...] = tuple(item() if isinstance(item, type) else item for item in made)
+        from ottla.client.group.assignors import Assignor
+
+        for one in found:
+            if not isinstance(one, Assignor):
+                raise InvalidConfig(f"{name}: {one!r} is no Assignor; an assignor of your own is a subclass of it")
         names = [assignor.name for assignor in found]
-        for one in names:
-            if names.count(one) > 1:
-                raise InvalidConfig(f"{name}: the assignor name {one!r} is used by more than one assignor")
+        for twice in names:
+            if names.count(twice) > 1:
+                raise InvalidConfig(f"{name}: the assignor name {twice!r} is used by more than one assignor")
         return found
 
     def _protocol(self) -> str:
@@ -245,7 +250,8 @@ class ConsumerConfig(FetchConfig):
     def _check_group(self) -> None:
         if self.group_instance_id is not None:
             _check_instance_id(self.group_instance_id)
-        if self.group_protocol != "consumer" and self.heartbeat_interval_ms >= self.session_timeout_ms:
+        may_be_classic = self.group_id is not None and self.group_protocol != "consumer"
+        if may_be_classic and self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise InvalidConfig(
                 f"heartbeat.interval.ms must be lower than session.timeout.ms: it is {self.heartbeat_interval_ms}, "
                 f"and the session {self.session_timeout_ms}"

@@ -190,7 +190,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(table: type[ClientConfi
         ),
         (
             ConsumerConfig,
-            {"heartbeat.interval.ms": 45_000},
+            {"group.id": "g", "heartbeat.interval.ms": 45_000},
             "heartbeat.interval.ms must be lower than session.timeout.ms: it is 45000, and the session 45000",
         ),
         (
