@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from ottla.errors import KafkaError, OffsetOutOfRange, RetriableError
 from ottla.types import TopicPartition
@@ -89,3 +90,66 @@ class CorruptRecord(RecordError):
 
 class RecordDeserialization(RecordError, SerializationError):
     """A deserializer could not read a key or a value."""
+
+
+class DeliveryTimeout(KafkaTimeout):
+    """The record was not written within delivery.timeout.ms: not sent at all, or not answered for."""
+
+
+class BufferExhausted(KafkaTimeout):
+    """There was no room for the record in buffer.memory for max.block.ms."""
+
+
+class TransactionAborted(KafkaError):
+    """The record was not written because its transaction was aborted before it was sent."""
+
+
+class FatalProducerError(KafkaError):
+    """The producer has failed for good: close it and, if there is a reason to go on, make another."""
+
+    fatal: ClassVar[bool] = True
+
+
+class AbortableError(KafkaError):
+    """The transaction has failed: abort it, and go on with another."""
+
+    requires_abort: ClassVar[bool] = True
+
+
+_SHARPER: dict[tuple[type[KafkaError], type[KafkaError]], type[KafkaError]] = {}
+
+
+def as_fatal(error: KafkaError) -> FatalProducerError:
+    """The same error, also a `FatalProducerError`: it is still caught under its own name."""
+    sharper = _sharper(error, FatalProducerError)
+    assert isinstance(sharper, FatalProducerError)
+    return sharper
+
+
+def as_abortable(error: KafkaError) -> AbortableError:
+    """The same error, also an `AbortableError`."""
+    sharper = _sharper(error, AbortableError)
+    assert isinstance(sharper, AbortableError)
+    return sharper
+
+
+def _sharper(error: KafkaError, also: type[KafkaError]) -> KafkaError:
+    kind = type(error)
+    if issubclass(kind, also):
+        return error
+    made = _SHARPER.get((kind, also))
+    if made is None:
+        # Trying the same again is not the cure, whatever the error alone would ask for.
+        body = {"__doc__": kind.__doc__, "retriable": False, "__module__": kind.__module__}
+        made = _SHARPER[kind, also] = type(kind.__name__, (kind, also), body)
+    sharper = made(error.message)
+    sharper.__cause__ = error.__cause__
+    return sharper
+
+
+class SchemaRegistryError(SerializationError):
+    """The schema registry did not answer, or refused; `status` is the HTTP status if there was an answer."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status

@@ -1,0 +1,235 @@
+"""`AsyncProducer`: a producer for asyncio, or for any other world.
+
+`async with AsyncProducer(bootstrap_servers="localhost:9092") as producer: await producer.send_and_wait("topic", b"v")`.
+`await send(...)` waits only for what `send` of Kafka's producer blocks for, metadata and memory; what it returns can be
+awaited for the record's fate, or left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any
+
+from ottla.client.config import ProducerConfig, read_settings
+from ottla.client.errors import BufferExhausted, FatalProducerError, IllegalState, KafkaTimeout, SerializationError
+from ottla.client.network import PartitionInfo, within
+from ottla.client.producer.core import GroupMetadata, Prepared, ProducerCore, ProducerRecord
+from ottla.client.producer.delivery import Delivery, OnDelivery, RecordMetadata
+from ottla.errors import KafkaError
+from ottla.records import Header
+from ottla.types import TopicPartition
+from ottla.world import ClientWorld
+from ottla.world.threads import running_world
+
+
+class AsyncProducer:
+    """Writes records. Settings are Kafka's, as a mapping or as keywords; made where asyncio runs, or on `world`.
+
+    Its methods are called on the loop it was made on.
+    """
+
+    def __init__(
+        self, config: Mapping[str, object] | None = None, *, world: ClientWorld | None = None, **settings: object
+    ) -> None:
+        world = running_world() if world is None else world
+        self._core = ProducerCore(
+            world, read_settings(ProducerConfig, config, settings), check_may_block=_must_be_awaited
+        )
+        core = self._core
+        core.accumulator.wake = lambda: world.tasks.soon(core.sender.run)
+        self._topics = core.accumulator.topics
+        self._append = core.accumulator.append
+        self._now_ms = world.clock.now_ms
+        self._is_plain = core.is_plain
+
+    @property
+    def config(self) -> ProducerConfig:
+        """The settings it runs with."""
+        return self._core.config
+
+    # Sending
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = (),
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Hand a record over; the delivery can be awaited. Raises at once what is wrong with the record itself."""
+        queues = self._topics.get(topic)
+        if self._is_plain and queues is not None and partition is None and timestamp_ms is None:
+            try:
+                appended = self._append(queues, -1, self._now_ms(), key, value, headers, on_delivery)
+            except (KafkaError, TypeError, ValueError) as error:
+                raise self._refused(topic, error) from error
+            if appended.__class__ is Delivery:
+                return appended
+        try:
+            return await self._send_slowly(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        except (KafkaError, TypeError) as error:
+            raise self._refused(topic, error) from error
+
+    async def _send_slowly(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Sequence[Header],
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        core = self._core
+        check_record(partition, timestamp_ms)
+        if core.config.interceptor_classes:
+            record = core.intercept(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
+            topic, value, key, partition, timestamp_ms, headers = record
+        queues = self._topics.get(topic)
+        if queues is None or (partition is not None and partition >= queues.partition_count):
+            queues = await core.find_topic(topic, partition)
+        prepared = core.prepare(queues, value, key, partition, timestamp_ms, headers, on_delivery)
+        appended = self._append(*prepared)
+        if isinstance(appended, Delivery):
+            return appended
+        return await self._wait_for_memory(prepared, appended)
+
+    async def _wait_for_memory(self, prepared: Prepared, needed: int) -> Delivery:
+        core = self._core
+        max_block_ms = core.config.max_block_ms
+        promise = core.world.tasks.promise()
+
+        def tell() -> None:
+            if not promise.done():
+                promise.set_result(None)
+
+        waiting = core.accumulator.wait_for_memory(needed, tell)
+        try:
+            await within(core.world, promise, max_block_ms, "memory")
+            appended = self._append(*prepared, waiting)
+        except KafkaTimeout:
+            raise no_memory(needed, max_block_ms) from None
+        finally:
+            core.accumulator.stop_waiting(waiting)
+        assert isinstance(appended, Delivery), "what was granted is enough"
+        return appended
+
+    def _refused(self, topic: str, error: Exception) -> Exception:
+        return refused(self._core, topic, error)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = (),
+    ) -> RecordMetadata:
+        """Write a record; where it was written."""
+        return await (
+            await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
+        )
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything that was handed over before, and wait until the fate of all of it is known."""
+        await self._core.flush(None if timeout is None else timeout * 1000)
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The topic's partitions and their leaders."""
+        info = await self._core.metadata.topic(topic, self._core.config.max_block_ms)
+        return list(info.partitions.values())
+
+    def metrics(self) -> dict[str, float]:
+        """The producer's numbers, under Kafka's names."""
+        core = self._core
+        return core.metrics.snapshot(core.accumulator, core.world.clock.monotonic_ms())
+
+    # Transactions
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Become the one producer with this `transactional.id`: once, before the first transaction."""
+        await self._core.init_transactions(None if timeout is None else timeout * 1000)
+
+    async def begin_transaction(self) -> None:
+        """What is sent from here on is written when the transaction is committed, or not at all."""
+        self._core.begin_transaction()
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send what is left and commit. After a `KafkaTimeout` it is under way and can be called again."""
+        await self._core.commit_transaction(None if timeout is None else timeout * 1000)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Drop what is left and abort."""
+        await self._core.abort_transaction(None if timeout is None else timeout * 1000)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, Any], group_metadata: GroupMetadata | str, timeout: float | None = None
+    ) -> None:
+        """Commit what a consumer has read together with what was written: offsets are those of the next records."""
+        await self._core.send_offsets_to_transaction(
+            offsets, group_metadata, None if timeout is None else timeout * 1000
+        )
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncProducer]:
+        """`async with producer.transaction(): ...`: committed at the end, aborted when something is raised."""
+        await self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except FatalProducerError:
+            raise
+        except BaseException:
+            if self._core.can_abort():
+                await self.abort_transaction()
+            raise
+
+    # Ending
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send what is left, up to `timeout` seconds (None: as long as it takes), then end. What is not written by then
+        fails with `ClientClosed`; an open transaction is aborted."""
+        await self._core.close(None if timeout is None else timeout * 1000)
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _must_be_awaited() -> None:
+    raise IllegalState("a delivery of an AsyncProducer is awaited: blocking for it would block the loop that brings it")
+
+
+def check_record(partition: int | None, timestamp_ms: int | None) -> None:
+    """Refuse what can be no partition and no time."""
+    if partition is not None and partition < 0:
+        raise ValueError(f"Invalid partition: {partition}. Partition number should always be non-negative or None.")
+    if timestamp_ms is not None and timestamp_ms < 0:
+        raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative or None.")
+
+
+def refused(core: ProducerCore, topic: str, error: Exception) -> Exception:
+    """What to raise for a record that was not taken."""
+    if isinstance(error, TypeError):
+        error = SerializationError(f"a key and a value are bytes or None where no serializer is set ({topic}): {error}")
+    if isinstance(error, KafkaError):
+        core.note_error(error)
+    return error
+
+
+def no_memory(needed: int, max_block_ms: int) -> BufferExhausted:
+    return BufferExhausted(
+        f"Failed to allocate {needed} bytes within the configured max blocking time {max_block_ms} ms."
+    )

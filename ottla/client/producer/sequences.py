@@ -1,0 +1,101 @@
+"""The numbers by which a broker tells a batch that is sent again from a new one.
+
+A producer id and an epoch name the producer; within these every partition counts its records. Promises: batches of one
+partition are numbered without a gap in the order they are first sent; those under way are known in that order; after a
+change of the epoch a partition begins at 0 once nothing of the old epoch is under way, or by renumbering what is.
+Called by `TransactionManager` alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.client.producer.batch import ProducerBatch
+from ottla.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, increment_sequence
+from ottla.types import TopicPartition
+
+NO_OFFSET = -1
+EPOCH_MAX = 0x7FFF
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """Who sends."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+    @property
+    def is_valid(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    def __str__(self) -> str:
+        return f"(producerId={self.producer_id}, epoch={self.epoch})"
+
+
+NO_PRODUCER = ProducerIdAndEpoch()
+
+
+class PartitionSequences:
+    """The numbers of one partition."""
+
+    __slots__ = ("in_flight", "last_acked_offset", "last_acked_sequence", "next_sequence", "producer")
+
+    def __init__(self) -> None:
+        self.producer = NO_PRODUCER
+        """As whom its batches are sent; changes later than the producer's own when batches are under way."""
+        self.next_sequence = 0
+        self.last_acked_sequence = NO_SEQUENCE
+        self.last_acked_offset = NO_OFFSET
+        self.in_flight: list[ProducerBatch] = []
+        """What was sent or is to be sent again, by sequence."""
+
+    def add(self, batch: ProducerBatch) -> None:
+        assert batch.has_sequence, "what is tracked has a number"
+        self.in_flight.append(batch)
+        self.in_flight.sort(key=_order)
+
+    def remove(self, batch: ProducerBatch) -> None:
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+
+    def begin_again(self, producer: ProducerIdAndEpoch) -> None:
+        """From 0, with what is under way renumbered in its order."""
+        sequence = 0
+        for batch in self.in_flight:
+            batch.reset_producer(producer.producer_id, producer.epoch, sequence)
+            sequence = increment_sequence(sequence, batch.count)
+        self.producer = producer
+        self.next_sequence = sequence
+        self.last_acked_sequence = NO_SEQUENCE
+
+    def close_gap(self, failed: ProducerBatch) -> None:
+        """A batch was refused for good: those behind it move up, so that the broker sees no gap."""
+        self.next_sequence -= failed.count
+        assert self.next_sequence >= 0, f"the sequence of {failed.partition} became negative"
+        for batch in self.in_flight:
+            if batch.base_sequence >= failed.base_sequence:
+                batch.reset_producer(batch.producer_id, batch.producer_epoch, batch.base_sequence - failed.count)
+        self.in_flight.sort(key=_order)
+
+    def acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
+        """The broker has it."""
+        self.last_acked_sequence = max(self.last_acked_sequence, batch.last_sequence)
+        if base_offset >= 0:
+            self.last_acked_offset = max(self.last_acked_offset, base_offset + batch.count - 1)
+
+    def is_next(self, sequence: int) -> bool:
+        """Whether it follows the last that the broker has acknowledged."""
+        return sequence - self.last_acked_sequence == 1
+
+
+def _order(batch: ProducerBatch) -> tuple[int, int, int]:
+    # Batches of an older epoch come first: they are still to be resolved.
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
+
+
+class Sequences(dict[TopicPartition, PartitionSequences]):
+    """Those of all partitions, made when they are first asked for."""
+
+    def __missing__(self, partition: TopicPartition) -> PartitionSequences:
+        made = self[partition] = PartitionSequences()
+        return made
