@@ -105,8 +105,8 @@ class ClassicMembership(Membership):
         self._group_topics = set()
         return self.give_up_all(is_lost=self.member.has_lost_its_place or self.member.is_rebalancing)
 
-    async def leave(self, timeout_ms: float | None, keep_place: bool) -> None:
-        request = self.member.leave_request("the consumer is being closed")
+    async def leave(self, timeout_ms: float | None, keep_place: bool, reason: str) -> None:
+        request = self.member.leave_request(reason)
         if request is not None and not keep_place:
             await self._send_leave(request, timeout_ms)
 

@@ -265,7 +265,9 @@ class ConsumerGroup:
         self._is_late = False
         return None if self._membership is None else self._membership.begin_leave()
 
-    async def leave(self, timeout_ms: float | None, *, keep_place: bool | None = None) -> None:
+    async def leave(
+        self, timeout_ms: float | None, *, is_closing: bool = False, keep_place: bool | None = None
+    ) -> None:
         """Tell the coordinator, after `begin_leave`. Never raises: a coordinator that hears nothing notices by itself.
 
         By default a static member keeps its place, for when it comes back, and others give it up (KIP-1092).
@@ -275,9 +277,11 @@ class ConsumerGroup:
         self._context.take_error()
         if membership is None:
             return
-        is_static = self._config.group_instance_id is not None
+        if keep_place is None:
+            keep_place = self._config.group_instance_id is not None
+        reason = "the consumer is being closed" if is_closing else "the consumer unsubscribed from all topics"
         try:
-            await membership.leave(timeout_ms, is_static if keep_place is None else keep_place)
+            await membership.leave(timeout_ms, keep_place, reason)
         finally:
             membership.close()
 

@@ -11,27 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from ottla.client.errors import CommitFailed
 from ottla.client.group.commits import POLL_TOO_SLOW, Identity
+from ottla.client.group.heartbeats import GO_ON, Beat, BeatVerdict, MemberState, refused
 from ottla.client.group.interface import Subscription
+from ottla.client.network import Build
 from ottla.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
     FencedInstanceId,
     FencedMemberEpoch,
-    GroupAuthorizationFailed,
-    GroupIdNotFound,
-    InvalidRegularExpression,
     KafkaError,
-    NotCoordinator,
     StaleMemberEpoch,
-    TopicAuthorizationFailed,
     UnknownMemberId,
     UnreleasedInstanceId,
     UnsupportedVersion,
-    error_class,
 )
 from ottla.types import Uuid
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -40,49 +33,11 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
+HEARTBEAT_KEY = 68
+REGEX_VERSION = 1
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH = 0, -1, -2
 
 PartitionsById = Mapping[Uuid, tuple[int, ...]]
-
-
-class MemberState(Enum):
-    UNSUBSCRIBED = "unsubscribed"
-    JOINING = "joining"
-    RECONCILING = "reconciling"
-    """There is a target that is not carried out yet."""
-    ACKNOWLEDGING = "acknowledging"
-    """What was carried out is told with the next heartbeat, which is due at once."""
-    STABLE = "stable"
-    FENCED = "fenced"
-    """Out of the group; joins again when everything is let go of."""
-    STALE = "stale"
-    """Left because the user does not poll; joins again with the next poll."""
-    FATAL = "fatal"
-    """Refused for good: the user must act."""
-
-
-class Beat(Enum):
-    """How to go on after a heartbeat."""
-
-    GO_ON = "go on"
-    FIND = "find"
-    """Another coordinator is to be looked for."""
-    RETRY = "retry"
-    LET_GO = "let go"
-    """The member is out: everything it owned is lost; then `rejoin`."""
-    TELL = "tell"
-    """The user must hear of it; heartbeats go on."""
-    FAIL = "fail"
-    """The user must hear of it, and the member is out for good."""
-
-
-@dataclass(frozen=True, slots=True)
-class BeatVerdict:
-    next: Beat
-    error: KafkaError | None = None
-
-
-GO_ON = BeatVerdict(Beat.GO_ON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +137,7 @@ class ConsumerMember:
 
     # Heartbeats
 
-    def heartbeat_request(self) -> ConsumerGroupHeartbeatRequest:
+    def heartbeat_request(self) -> Build:
         """The next heartbeat, with what the coordinator does not know yet."""
         assert self.is_in_group, f"a member that is {self.state.value} sends no heartbeat"
         is_full = self.state is MemberState.JOINING
@@ -207,7 +162,8 @@ class ConsumerMember:
         self._sent = _Sent(True, subscription, self.current)
         if self.state is MemberState.ACKNOWLEDGING:
             self.state = MemberState.STABLE if self.is_reconciled else MemberState.RECONCILING
-        return request
+        needed = REGEX_VERSION if request.subscribed_topic_regex is not None else 0
+        return Build(HEARTBEAT_KEY, lambda _: request, needed)
 
     def on_lost(self) -> None:
         """A heartbeat was not answered: the next one tells everything again."""
@@ -240,35 +196,27 @@ class ConsumerMember:
         return GO_ON
 
     def _on_error(self, response: ConsumerGroupHeartbeatResponse) -> BeatVerdict:
-        kind = error_class(response.error_code)
-        error = kind(response.error_message) if response.error_message else kind()
-        match error:
-            case NotCoordinator() | CoordinatorNotAvailable():
-                return BeatVerdict(Beat.FIND, error)
-            case CoordinatorLoadInProgress():
-                return BeatVerdict(Beat.RETRY, error)
-            case FencedMemberEpoch() | UnknownMemberId():
-                self.state = MemberState.FENCED
-                self.epoch = JOIN_EPOCH
-                return BeatVerdict(Beat.LET_GO, error)
-            case TopicAuthorizationFailed():
-                return BeatVerdict(Beat.TELL, error)
-            case GroupAuthorizationFailed():
-                error = GroupAuthorizationFailed(f"Not authorized to access group: {self.group_id}")
-            case InvalidRegularExpression():
-                error = InvalidRegularExpression(f"The pattern of the subscription is not valid RE2: {error}")
+        verdict = refused(response.error_code, response.error_message, self.group_id)
+        match verdict.error:
             case FencedInstanceId() | UnreleasedInstanceId():
-                error = type(error)(
-                    f"Another consumer has the group.instance.id {self.instance_id}: {error} This one is out"
-                )
-            case GroupIdNotFound():
-                error = GroupIdNotFound(f"Group {self.group_id} is a group of another protocol: {error}")
-            case UnsupportedVersion():
-                error = UnsupportedVersion("The cluster does not support the consumer protocol: see group.protocol")
-            case _ if error.retriable:
-                return BeatVerdict(Beat.RETRY, error)
+                reason = f"Another consumer has the group.instance.id {self.instance_id}, and this one is out"
+                verdict = BeatVerdict(Beat.FAIL, type(verdict.error)(f"{reason}: {verdict.error}"))
             case _:
                 pass
+        if verdict.next is Beat.LET_GO:
+            self.state = MemberState.FENCED
+            self.epoch = JOIN_EPOCH
+        elif verdict.next is Beat.FAIL:
+            self.state = MemberState.FATAL
+        return verdict
+
+    def on_refused(self, error: KafkaError) -> BeatVerdict:
+        """A heartbeat could not be sent, for a reason that time does not mend."""
+        if isinstance(error, UnsupportedVersion):
+            if self.subscription.pattern is not None:
+                error = UnsupportedVersion("The cluster does not support patterns that the broker matches")
+            else:
+                error = UnsupportedVersion("The cluster does not support the consumer protocol: see group.protocol")
         self.state = MemberState.FATAL
         return BeatVerdict(Beat.FAIL, error)
 

@@ -13,8 +13,9 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ottla.client.group.commits import Identity
-from ottla.client.group.consumer_member import Beat, BeatVerdict, ConsumerMember, Local, MemberState, PartitionsById
+from ottla.client.group.consumer_member import ConsumerMember, Local, PartitionsById
 from ottla.client.group.context import GroupContext
+from ottla.client.group.heartbeats import Beat, BeatVerdict, Heartbeats, MemberState
 from ottla.client.group.interface import GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
 from ottla.client.group.membership import Membership, listed
 from ottla.client.network import Build
@@ -22,15 +23,12 @@ from ottla.errors import GroupIdNotFound, InconsistentGroupProtocol, KafkaError,
 from ottla.types import TopicPartition, Uuid
 from ottla.wire import Message
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from ottla.world import Promise, Task
+from ottla.world import Task
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_KEY, METADATA_KEY = 68, 3
-REGEX_VERSION = 1
+METADATA_KEY = 3
 METADATA_BY_ID_VERSION = 12
-FIRST_INTERVAL_MS = 5_000
-"""Until the coordinator tells its own."""
 REFUSALS = (GroupIdNotFound, UnsupportedVersion, InconsistentGroupProtocol)
 """What a broker answers to a member of the new protocol when the group, or the cluster, has not got it."""
 
@@ -48,11 +46,9 @@ class ConsumerMembership(Membership):
             rebalance_timeout_ms=config.max_poll_interval_ms,
             assignor=config.group_remote_assignor,
         )
-        self._interval_ms: float = FIRST_INTERVAL_MS
-        self._heartbeats: Task[None] | None = None
+        self._heartbeats = Heartbeats(context, self.member, self._carry_out)
         self._reconciliation: Task[None] | None = None
         self._letting_go: Task[None] | None = None
-        self._alarm: Promise[None] | None = None
         self._names: dict[Uuid, str] = {}
         """The topics of the target that were looked up or seen."""
         self._fatal: KafkaError | None = None
@@ -62,7 +58,7 @@ class ConsumerMembership(Membership):
     def subscribe(self, subscription: Subscription) -> None:
         self.subscription = subscription
         self.member.subscribe(subscription)
-        self._wake()
+        self._heartbeats.wake()
         self.context.consumed.on_group_event()
 
     @property
@@ -95,7 +91,7 @@ class ConsumerMembership(Membership):
         self.subscription = None
         return self.give_up_all(is_lost=not self.member.is_in_group or self.member.epoch <= 0)
 
-    async def leave(self, timeout_ms: float | None, keep_place: bool) -> None:
+    async def leave(self, timeout_ms: float | None, keep_place: bool, reason: str) -> None:
         request = self.member.leave_request(keep_place=keep_place)
         if request is not None:
             await self._send_leave(request, timeout_ms)
@@ -116,10 +112,11 @@ class ConsumerMembership(Membership):
         self._stop()
 
     def _stop(self) -> None:
-        for task in (self._heartbeats, self._reconciliation, self._letting_go):
+        self._heartbeats.stop()
+        for task in (self._reconciliation, self._letting_go):
             if task is not None:
                 task.cancel()
-        self._heartbeats = self._reconciliation = self._letting_go = None
+        self._reconciliation = self._letting_go = None
 
     def enforce_rebalance(self, reason: str) -> None:
         log.warning("[%s] enforce_rebalance has no effect with the consumer protocol: the coordinator shares out",
@@ -150,58 +147,7 @@ class ConsumerMembership(Membership):
     def _join(self) -> None:
         log.info("[%s] Joining the group as member %s", self.context.name, self.member.member_id)
         self.member.join()
-        self._beat()
-
-    def _beat(self) -> None:
-        if self._heartbeats is None:
-            self._heartbeats = self.context.world.tasks.spawn(self._beating(), f"[{self.context.name}] heartbeats")
-        else:
-            self._wake()
-
-    def _wake(self) -> None:
-        """There is something to tell: the next heartbeat is due."""
-        if self._alarm is not None and not self._alarm.done():
-            self._alarm.set_result(None)
-
-    async def _rest(self) -> None:
-        """Until the next heartbeat is due."""
-        alarm = self._alarm = self.context.world.tasks.promise()
-        timer = self.context.world.tasks.later(self._interval_ms, self._wake)
-        try:
-            await alarm
-        finally:
-            timer.cancel()
-
-    async def _beating(self) -> None:
-        member = self.member
-        failures = 0
-        while member.is_in_group:
-            joins = member.joins
-            request = member.heartbeat_request()
-            needed = REGEX_VERSION if request.subscribed_topic_regex is not None else 0
-            try:
-                response = await self.context.ask(_as_it_is(request, needed), None)
-            except KafkaError as error:
-                member.on_lost()
-                if not error.retriable:
-                    self._heartbeats = None
-                    self._fail(_explained(error, needed))
-                    return
-                verdict = BeatVerdict(Beat.RETRY, error)
-            else:
-                self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
-                verdict = member.on_heartbeat(response, joins)
-                self.context.note(response.error_code)
-            if verdict.next in (Beat.RETRY, Beat.FIND):
-                log.info("[%s] A heartbeat failed: %s. Trying again", self.context.name, verdict.error)
-                await self.context.world.tasks.sleep_ms(self.context.network.retry_backoff.delay_ms(failures))
-                failures += 1
-                continue
-            failures = 0
-            self._carry_out(verdict)
-            if member.is_in_group and not member.must_heartbeat_now:
-                await self._rest()
-        self._heartbeats = None
+        self._heartbeats.beat()
 
     def _carry_out(self, verdict: BeatVerdict) -> None:
         match verdict.next:
@@ -271,7 +217,7 @@ class ConsumerMembership(Membership):
             await self._change_to(assigned)
             if member.state is MemberState.RECONCILING and member.joins == joins:
                 member.reconciled(carried_out)
-                self._wake()
+                self._heartbeats.wake()
         self._reconciliation = None
 
     async def _change_to(self, assigned: frozenset[TopicPartition]) -> None:
@@ -308,18 +254,6 @@ class ConsumerMembership(Membership):
         return self._names
 
 
-def _as_it_is(request: Message, version_min: int) -> Build:
-    return Build(HEARTBEAT_KEY, lambda _: request, version_min)
-
-
 def _metadata_request(topic_ids: Iterable[Uuid]) -> MetadataRequest:
     topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-
-
-def _explained(error: KafkaError, needed: int) -> KafkaError:
-    if isinstance(error, UnsupportedVersion):
-        if needed:
-            return UnsupportedVersion("The cluster does not support patterns that the broker matches")
-        return UnsupportedVersion("The cluster does not support the consumer protocol: see group.protocol")
-    return error

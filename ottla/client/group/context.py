@@ -18,7 +18,62 @@ from ottla.types import TopicPartition
 from ottla.world import Promise
 
 
-class GroupContext:
+class Coordination:
+    """The way to a group's coordinator."""
+
+    def __init__(
+        self, network: NetworkClient, metadata: Metadata, group_id: str, coordinators: Coordinators | None = None
+    ) -> None:
+        self.world = network.world
+        self.network = network
+        self.metadata = metadata
+        self.coordinators = coordinators or Coordinators(network)
+        self.group_id = group_id
+        self.name = network.name if "groupId=" in network.name else f"{network.name}, groupId={group_id}"
+
+    async def find(self, timeout_ms: float | None) -> int:
+        """The coordinator's node id, once it is known."""
+        known = self.coordinators.known(CoordinatorKind.GROUP, self.group_id)
+        if known is not None:
+            return known
+        # The search is shared with others who look for the same group: cancelling one must not end it for all.
+        found: Promise[int] = self.world.tasks.promise()
+        self.world.tasks.spawn(self._search(timeout_ms, found), f"[{self.name}] finding the coordinator")
+        node_id: int = await found
+        return node_id
+
+    async def _search(self, timeout_ms: float | None, found: Promise[int]) -> None:
+        try:
+            node_id = await self.coordinators.find(CoordinatorKind.GROUP, self.group_id, timeout_ms)
+        except KafkaError as error:
+            if not found.done():
+                found.set_exception(error)
+        else:
+            if not found.done():
+                found.set_result(node_id)
+
+    async def ask(self, request: Request, timeout_ms: float | None, *, answer_ms: float | None = None) -> Any:
+        """The coordinator's response. `timeout_ms` is for all of it, `answer_ms` for the request alone."""
+        deadline = Deadline(self.world, timeout_ms)
+        node_id = await self.find(timeout_ms)
+        limit_ms = self.network.config.request_timeout_ms if answer_ms is None else answer_ms
+        try:
+            return await self.network.send(node_id, request, timeout_ms=deadline.at_most(limit_ms), lane=COORDINATOR)
+        except KafkaError as error:
+            if error.retriable:
+                self.lost(error)
+            raise
+
+    def lost(self, why: KafkaError) -> None:
+        """The coordinator cannot be reached, or is none any more."""
+        self.coordinators.forget(CoordinatorKind.GROUP, self.group_id, why)
+
+    def note(self, error_code: int) -> None:
+        """A response of the coordinator had this error: whether another one is to be looked for."""
+        self.coordinators.note(CoordinatorKind.GROUP, self.group_id, error_code)
+
+
+class GroupContext(Coordination):
     """One consumer's ties to its group."""
 
     def __init__(
@@ -30,18 +85,11 @@ class GroupContext:
         coordinators: Coordinators | None = None,
     ) -> None:
         assert config.group_id is not None, "a consumer without group.id has no group"
-        self.world = network.world
-        self.network = network
-        self.metadata = metadata
+        super().__init__(network, metadata, config.group_id, coordinators)
         self.config = config
         self.consumed = consumed
-        self.coordinators = coordinators or Coordinators(network)
-        self.group_id: str = config.group_id
-        self.name = f"{network.name}, groupId={self.group_id}"
         self.events: deque[RebalanceEvent] = deque()
         self._error: KafkaError | None = None
-
-    # The user
 
     @property
     def has_error(self) -> bool:
@@ -75,46 +123,3 @@ class GroupContext:
         finally:
             if event in self.events:
                 self.events.remove(event)
-
-    # The coordinator
-
-    async def find(self, timeout_ms: float | None) -> int:
-        """The coordinator's node id, once it is known."""
-        known = self.coordinators.known(CoordinatorKind.GROUP, self.group_id)
-        if known is not None:
-            return known
-        # The search is shared with others who look for the same group: cancelling one must not end it for all.
-        found: Promise[int] = self.world.tasks.promise()
-        self.world.tasks.spawn(self._search(timeout_ms, found), f"[{self.name}] finding the coordinator")
-        node_id: int = await found
-        return node_id
-
-    async def _search(self, timeout_ms: float | None, found: Promise[int]) -> None:
-        try:
-            node_id = await self.coordinators.find(CoordinatorKind.GROUP, self.group_id, timeout_ms)
-        except KafkaError as error:
-            if not found.done():
-                found.set_exception(error)
-        else:
-            if not found.done():
-                found.set_result(node_id)
-
-    async def ask(self, request: Request, timeout_ms: float | None, *, answer_ms: float | None = None) -> Any:
-        """The coordinator's response. `timeout_ms` is for all of it, `answer_ms` for the request alone."""
-        deadline = Deadline(self.world, timeout_ms)
-        node_id = await self.find(timeout_ms)
-        limit_ms = self.config.request_timeout_ms if answer_ms is None else answer_ms
-        try:
-            return await self.network.send(node_id, request, timeout_ms=deadline.at_most(limit_ms), lane=COORDINATOR)
-        except KafkaError as error:
-            if error.retriable:
-                self.lost(error)
-            raise
-
-    def lost(self, why: KafkaError) -> None:
-        """The coordinator cannot be reached, or is none any more."""
-        self.coordinators.forget(CoordinatorKind.GROUP, self.group_id, why)
-
-    def note(self, error_code: int) -> None:
-        """A response of the coordinator had this error: whether another one is to be looked for."""
-        self.coordinators.note(CoordinatorKind.GROUP, self.group_id, error_code)

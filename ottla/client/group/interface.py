@@ -195,7 +195,9 @@ class GroupFace(Protocol):
         """Stop being a member in this process; the event gives up all that is owned."""
         ...
 
-    async def leave(self, timeout_ms: float | None, *, keep_place: bool | None = None) -> None:
+    async def leave(
+        self, timeout_ms: float | None, *, is_closing: bool = False, keep_place: bool | None = None
+    ) -> None:
         """Tell the coordinator, after `begin_leave`. Never raises: a coordinator that hears nothing notices by itself.
 
         By default a static member keeps its place, for when it comes back, and others give it up (KIP-1092).

@@ -46,7 +46,7 @@ class Membership(ABC):
         """Stop; the event gives up what is owned."""
 
     @abstractmethod
-    async def leave(self, timeout_ms: float | None, keep_place: bool) -> None:
+    async def leave(self, timeout_ms: float | None, keep_place: bool, reason: str) -> None:
         """Tell the coordinator."""
 
     @abstractmethod
