@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.client.admin.acls import AclBinding, AclBindingFilter, AclPermissionType, PatternType, ResourceType
     from ottla.client.admin.async_admin import AsyncAdmin
     from ottla.client.admin.blocking import Admin
     from ottla.client.admin.cluster import (
@@ -51,7 +52,24 @@ if TYPE_CHECKING:
     from ottla.client.admin.offsets import ListedOffset, OffsetSpec
     from ottla.client.admin.operations import AclOperation
     from ottla.client.admin.outcome import Outcome, Outcomes
+    from ottla.client.admin.quotas import ANY_NAME, QuotaEntity, QuotaFilter, Quotas
+    from ottla.client.admin.reassignments import ElectionType, PartitionReassignment
+    from ottla.client.admin.scram import (
+        DeleteScramPassword,
+        ScramChange,
+        ScramCredentialInfo,
+        ScramMechanism,
+        SetScramPassword,
+    )
     from ottla.client.admin.share_offsets import ShareOffsets, SharePartitionOffset
+    from ottla.client.admin.streams_groups import (
+        StreamsAssignment,
+        StreamsGroupDescription,
+        StreamsMember,
+        StreamsSubtopology,
+        StreamsTopic,
+    )
+    from ottla.client.admin.tokens import DelegationToken, KafkaPrincipal
     from ottla.client.admin.topics import (
         NewPartitions,
         NewTopic,
@@ -61,9 +79,22 @@ if TYPE_CHECKING:
         TopicKey,
         TopicListing,
     )
+    from ottla.client.admin.transactions import (
+        AbortTransactionSpec,
+        ProducerIdAndEpoch,
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+        TransactionState,
+    )
 
 __all__ = [
+    "ANY_NAME",
+    "AbortTransactionSpec",
+    "AclBinding",
+    "AclBindingFilter",
     "AclOperation",
+    "AclPermissionType",
     "Admin",
     "AlterConfigOp",
     "AsyncAdmin",
@@ -78,12 +109,16 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "ConsumerGroupDescription",
+    "DelegationToken",
+    "DeleteScramPassword",
+    "ElectionType",
     "FeatureMetadata",
     "FeatureUpdate",
     "GroupListing",
     "GroupOffsets",
     "GroupState",
     "GroupType",
+    "KafkaPrincipal",
     "ListedOffset",
     "LogDirDescription",
     "LogDirs",
@@ -94,20 +129,40 @@ __all__ = [
     "Outcome",
     "Outcomes",
     "PartitionDescription",
+    "PartitionReassignment",
+    "PatternType",
+    "ProducerIdAndEpoch",
+    "ProducerState",
     "QuorumInfo",
     "QuorumReplica",
+    "QuotaEntity",
+    "QuotaFilter",
+    "Quotas",
     "RaftEndpoint",
     "ReplicaInfo",
     "ReplicaLogDir",
+    "ResourceType",
+    "ScramChange",
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "SetScramPassword",
     "ShareGroupDescription",
     "ShareMember",
     "ShareOffsets",
     "SharePartitionOffset",
+    "StreamsAssignment",
+    "StreamsGroupDescription",
+    "StreamsMember",
+    "StreamsSubtopology",
+    "StreamsTopic",
     "TopicCreated",
     "TopicDescription",
     "TopicKey",
     "TopicListing",
     "TopicPartitionReplica",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
     "UpgradeType",
     "VersionRange",
 ]
@@ -151,6 +206,32 @@ _NAMES = {
     "group_offsets": ("GroupOffsets",),
     "share_offsets": ("ShareOffsets", "SharePartitionOffset"),
     "log_dirs": ("LogDirDescription", "LogDirs", "ReplicaInfo", "ReplicaLogDir", "TopicPartitionReplica"),
+    "acls": ("AclBinding", "AclBindingFilter", "AclPermissionType", "PatternType", "ResourceType"),
+    "quotas": ("ANY_NAME", "QuotaEntity", "QuotaFilter", "Quotas"),
+    "scram": (
+        "DeleteScramPassword",
+        "ScramChange",
+        "ScramCredentialInfo",
+        "ScramMechanism",
+        "SetScramPassword",
+    ),
+    "reassignments": ("ElectionType", "PartitionReassignment"),
+    "transactions": (
+        "AbortTransactionSpec",
+        "ProducerIdAndEpoch",
+        "ProducerState",
+        "TransactionDescription",
+        "TransactionListing",
+        "TransactionState",
+    ),
+    "tokens": ("DelegationToken", "KafkaPrincipal"),
+    "streams_groups": (
+        "StreamsAssignment",
+        "StreamsGroupDescription",
+        "StreamsMember",
+        "StreamsSubtopology",
+        "StreamsTopic",
+    ),
     "cluster": (
         "ClusterDescription",
         "FeatureMetadata",

@@ -9,7 +9,7 @@ not know raises `UnsupportedVersion`. The calls themselves are in a module for e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from ottla.world import ClientWorld
 from ottla.world.threads import running_world
 
 if TYPE_CHECKING:
+    from ottla.client.admin.acls import AclBinding, AclBindingFilter
     from ottla.client.admin.cluster import (
         ClusterDescription,
         FeatureMetadata,
@@ -42,7 +43,12 @@ if TYPE_CHECKING:
     )
     from ottla.client.admin.log_dirs import LogDirs, ReplicaLogDir, TopicPartitionReplica
     from ottla.client.admin.offsets import ListedOffset, OffsetSpec
+    from ottla.client.admin.quotas import QuotaEntity, QuotaFilter, Quotas
+    from ottla.client.admin.reassignments import ElectionType, PartitionReassignment
+    from ottla.client.admin.scram import ScramChange, ScramCredentialInfo
     from ottla.client.admin.share_offsets import ShareOffsets
+    from ottla.client.admin.streams_groups import StreamsGroupDescription
+    from ottla.client.admin.tokens import DelegationToken, KafkaPrincipal
     from ottla.client.admin.topics import (
         NewPartitions,
         NewTopic,
@@ -50,6 +56,14 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicKey,
         TopicListing,
+    )
+    from ottla.client.admin.transactions import (
+        AbortTransactionSpec,
+        ProducerIdAndEpoch,
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+        TransactionState,
     )
     from ottla.client.group import OffsetAndMetadata
 
@@ -67,6 +81,7 @@ class AsyncAdmin:
     def _start(self, world: ClientWorld) -> None:
         self._network = self._connect(world)
         self._open_driver: Driver | None = Driver(self._network, self.config)
+        self._instance_id: Uuid | None = None
 
     def _connect(self, world: ClientWorld) -> NetworkClient:
         return NetworkClient(world, self.config, name=f"AdminClient clientId={self.config.client_id}")
@@ -289,6 +304,23 @@ class AsyncAdmin:
         from ottla.client.admin.groups import describe_share_groups
 
         return describe_share_groups(
+            self._driver,
+            group_ids,
+            include_authorized_operations=include_authorized_operations,
+            timeout=timeout,
+        )
+
+    def describe_streams_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[str, StreamsGroupDescription]:
+        """Groups of Streams applications: state, topology, members and their tasks."""
+        from ottla.client.admin.streams_groups import describe_streams_groups
+
+        return describe_streams_groups(
             self._driver,
             group_ids,
             include_authorized_operations=include_authorized_operations,
@@ -528,3 +560,215 @@ class AsyncAdmin:
         from ottla.client.admin.cluster import unregister_broker
 
         await unregister_broker(self._driver, broker_id, timeout=timeout)
+
+    # Replicas and leaders
+
+    def alter_partition_reassignments(
+        self,
+        moves: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout: float | None = None,
+    ) -> Outcomes[TopicPartition, None]:
+        """Move partitions to other brokers, the preferred leader first; None calls off a move that is under way."""
+        from ottla.client.admin.reassignments import alter_partition_reassignments
+
+        return alter_partition_reassignments(
+            self._driver,
+            moves,
+            allow_replication_factor_change=allow_replication_factor_change,
+            timeout=timeout,
+        )
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The moves under way: all, or those of `partitions`."""
+        from ottla.client.admin.reassignments import list_partition_reassignments
+
+        return await list_partition_reassignments(self._driver, partitions, timeout=timeout)
+
+    async def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Outcomes[TopicPartition, None]:
+        """Hold elections for these partitions, or for all; `ElectionNotNeeded` says that the right one leads already.
+
+        Without `partitions` the outcomes are of those for which an election was held.
+        """
+        from ottla.client.admin.reassignments import elect_leaders
+
+        return await elect_leaders(self._driver, election_type, partitions, timeout=timeout)
+
+    # Transactions and producers
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[TransactionState] = (),
+        producer_ids: Iterable[int] = (),
+        running_longer_than_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+        timeout: float | None = None,
+    ) -> list[TransactionListing]:
+        """The transactional ids that the brokers coordinate: all, or those that pass every filter."""
+        from ottla.client.admin.transactions import list_transactions
+
+        return await list_transactions(
+            self._driver,
+            states=states,
+            producer_ids=producer_ids,
+            running_longer_than_ms=running_longer_than_ms,
+            transactional_id_pattern=transactional_id_pattern,
+            timeout=timeout,
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> Outcomes[str, TransactionDescription]:
+        """The transaction of each id: state, producer, partitions."""
+        from ottla.client.admin.transactions import describe_transactions
+
+        return describe_transactions(self._driver, transactional_ids, timeout=timeout)
+
+    async def abort_transaction(self, spec: AbortTransactionSpec, *, timeout: float | None = None) -> None:
+        """End a transaction that hangs in a partition, whose coordinator has forgotten it (KIP-664)."""
+        from ottla.client.admin.transactions import abort_transaction
+
+        await abort_transaction(self._driver, spec, timeout=timeout)
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> Outcomes[str, ProducerIdAndEpoch]:
+        """Shut out the producers of these ids and abort what they have open; the outcome is the new epoch."""
+        from ottla.client.admin.transactions import fence_producers
+
+        return fence_producers(self._driver, transactional_ids, timeout=timeout)
+
+    async def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
+        """`fence_producers` of one id, under the name that Kafka has for it (KIP-939)."""
+        await self.fence_producers([transactional_id], timeout=timeout)[transactional_id]
+
+    def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        timeout: float | None = None,
+    ) -> Outcomes[TopicPartition, list[ProducerState]]:
+        """The producers that each partition's leader remembers, or that the replica on `broker_id` does."""
+        from ottla.client.admin.transactions import describe_producers
+
+        return describe_producers(self._driver, partitions, broker_id=broker_id, timeout=timeout)
+
+    # Access rules, quotas, users, tokens
+
+    async def describe_acls(
+        self, filter: AclBindingFilter | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        """The access rules that the filter lets through; all without one."""
+        from ottla.client.admin.acls import AclBindingFilter, describe_acls
+
+        return await describe_acls(self._driver, filter or AclBindingFilter(), timeout=timeout)
+
+    def create_acls(self, acls: Iterable[AclBinding], *, timeout: float | None = None) -> Outcomes[AclBinding, None]:
+        """Add access rules."""
+        from ottla.client.admin.acls import create_acls
+
+        return create_acls(self._driver, acls, timeout=timeout)
+
+    def delete_acls(
+        self, filters: Iterable[AclBindingFilter], *, timeout: float | None = None
+    ) -> Outcomes[AclBindingFilter, list[AclBinding]]:
+        """Delete every access rule that one of the filters lets through; the outcomes are the rules deleted."""
+        from ottla.client.admin.acls import delete_acls
+
+        return delete_acls(self._driver, filters, timeout=timeout)
+
+    async def describe_client_quotas(
+        self, filter: QuotaFilter | None = None, *, strict: bool = False, timeout: float | None = None
+    ) -> dict[QuotaEntity, Quotas]:
+        """The quotas of the entities that match; with `strict`, of those that have no other types than the filter."""
+        from ottla.client.admin.quotas import describe_client_quotas
+
+        return await describe_client_quotas(self._driver, filter or {}, strict=strict, timeout=timeout)
+
+    def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[QuotaEntity, None]:
+        """Set quotas of entities by name; None takes one away."""
+        from ottla.client.admin.quotas import alter_client_quotas
+
+        return alter_client_quotas(self._driver, changes, validate_only=validate_only, timeout=timeout)
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> Outcomes[str, tuple[ScramCredentialInfo, ...]]:
+        """Which SCRAM credentials users have: those named, or all that have any."""
+        from ottla.client.admin.scram import describe_user_scram_credentials
+
+        return await describe_user_scram_credentials(self._driver, users, timeout=timeout)
+
+    def alter_user_scram_credentials(
+        self, changes: Iterable[ScramChange], *, timeout: float | None = None
+    ) -> Outcomes[str, None]:
+        """Set and delete passwords of SCRAM users; the outcomes are by user. Passwords do not leave the client."""
+        from ottla.client.admin.scram import alter_user_scram_credentials
+
+        return alter_user_scram_credentials(self._driver, changes, timeout=timeout)
+
+    async def create_delegation_token(
+        self,
+        *,
+        owner: KafkaPrincipal | None = None,
+        renewers: Iterable[KafkaPrincipal] = (),
+        max_lifetime_ms: int = -1,
+        timeout: float | None = None,
+    ) -> DelegationToken:
+        """Make a token for this principal, or for `owner`."""
+        from ottla.client.admin.tokens import create_delegation_token
+
+        return await create_delegation_token(
+            self._driver, owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout=timeout
+        )
+
+    async def renew_delegation_token(
+        self, hmac: bytes, *, renew_period_ms: int = -1, timeout: float | None = None
+    ) -> int:
+        """Prolong a token; when it ends now, in milliseconds since 1970."""
+        from ottla.client.admin.tokens import renew_delegation_token
+
+        return await renew_delegation_token(self._driver, hmac, period_ms=renew_period_ms, timeout=timeout)
+
+    async def expire_delegation_token(
+        self, hmac: bytes, *, expiry_period_ms: int = -1, timeout: float | None = None
+    ) -> int:
+        """End a token after that time, -1 for at once; when it ends now."""
+        from ottla.client.admin.tokens import expire_delegation_token
+
+        return await expire_delegation_token(self._driver, hmac, period_ms=expiry_period_ms, timeout=timeout)
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[KafkaPrincipal] | None = None, *, timeout: float | None = None
+    ) -> list[DelegationToken]:
+        """The tokens of these owners, or all that this principal may see."""
+        from ottla.client.admin.tokens import describe_delegation_tokens
+
+        return await describe_delegation_tokens(self._driver, owners, timeout=timeout)
+
+    # This client
+
+    async def client_instance_id(self, *, timeout: float | None = None) -> Uuid:
+        """The id that the brokers give this client for its metrics (KIP-714); the same each time."""
+        from ottla.client.admin.telemetry import client_instance_id
+
+        if self._instance_id is None:
+            self._instance_id = await client_instance_id(self._driver, timeout=timeout)
+        return self._instance_id

@@ -7,7 +7,7 @@ an `Admin` can be used from any number of threads. `tests/unit/client/admin/test
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +19,7 @@ from ottla.types import TopicPartition, Uuid
 from ottla.world.threads import LoopClosed, LoopThread
 
 if TYPE_CHECKING:
+    from ottla.client.admin.acls import AclBinding, AclBindingFilter
     from ottla.client.admin.cluster import (
         ClusterDescription,
         FeatureMetadata,
@@ -38,7 +39,12 @@ if TYPE_CHECKING:
     )
     from ottla.client.admin.log_dirs import LogDirs, ReplicaLogDir, TopicPartitionReplica
     from ottla.client.admin.offsets import ListedOffset, OffsetSpec
+    from ottla.client.admin.quotas import QuotaEntity, QuotaFilter, Quotas
+    from ottla.client.admin.reassignments import ElectionType, PartitionReassignment
+    from ottla.client.admin.scram import ScramChange, ScramCredentialInfo
     from ottla.client.admin.share_offsets import ShareOffsets
+    from ottla.client.admin.streams_groups import StreamsGroupDescription
+    from ottla.client.admin.tokens import DelegationToken, KafkaPrincipal
     from ottla.client.admin.topics import (
         NewPartitions,
         NewTopic,
@@ -46,6 +52,14 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicKey,
         TopicListing,
+    )
+    from ottla.client.admin.transactions import (
+        AbortTransactionSpec,
+        ProducerIdAndEpoch,
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+        TransactionState,
     )
     from ottla.client.group import OffsetAndMetadata
 
@@ -267,6 +281,20 @@ class Admin:
             )
         )
 
+    def describe_streams_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[str, StreamsGroupDescription]:
+        """Groups of Streams applications: state, topology, members and their tasks."""
+        return self._wait(
+            lambda: self._admin.describe_streams_groups(
+                group_ids, include_authorized_operations=include_authorized_operations, timeout=timeout
+            )
+        )
+
     def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = None) -> Outcomes[str, None]:
         """Delete groups of any type, with their offsets. They must have no members."""
         return self._wait(lambda: self._admin.delete_groups(group_ids, timeout=timeout))
@@ -474,3 +502,177 @@ class Admin:
     def unregister_broker(self, broker_id: int, *, timeout: float | None = None) -> None:
         """Have the cluster forget a broker that is gone for good."""
         self._wait(lambda: self._admin.unregister_broker(broker_id, timeout=timeout))
+
+    # Replicas and leaders
+
+    def alter_partition_reassignments(
+        self,
+        moves: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout: float | None = None,
+    ) -> Outcomes[TopicPartition, None]:
+        """Move partitions to other brokers, the preferred leader first; None calls off a move that is under way."""
+        return self._wait(
+            lambda: self._admin.alter_partition_reassignments(
+                moves, allow_replication_factor_change=allow_replication_factor_change, timeout=timeout
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The moves under way: all, or those of `partitions`."""
+        return self._wait(lambda: self._admin.list_partition_reassignments(partitions, timeout=timeout))
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Outcomes[TopicPartition, None]:
+        """Hold elections for these partitions, or for all; `ElectionNotNeeded` says that the right one leads already.
+
+        Without `partitions` the outcomes are of those for which an election was held.
+        """
+        return self._wait(lambda: self._admin.elect_leaders(election_type, partitions, timeout=timeout))
+
+    # Transactions and producers
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[TransactionState] = (),
+        producer_ids: Iterable[int] = (),
+        running_longer_than_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+        timeout: float | None = None,
+    ) -> list[TransactionListing]:
+        """The transactional ids that the brokers coordinate: all, or those that pass every filter."""
+        return self._wait(
+            lambda: self._admin.list_transactions(
+                states=states,
+                producer_ids=producer_ids,
+                running_longer_than_ms=running_longer_than_ms,
+                transactional_id_pattern=transactional_id_pattern,
+                timeout=timeout,
+            )
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> Outcomes[str, TransactionDescription]:
+        """The transaction of each id: state, producer, partitions."""
+        return self._wait(lambda: self._admin.describe_transactions(transactional_ids, timeout=timeout))
+
+    def abort_transaction(self, spec: AbortTransactionSpec, *, timeout: float | None = None) -> None:
+        """End a transaction that hangs in a partition, whose coordinator has forgotten it (KIP-664)."""
+        self._wait(lambda: self._admin.abort_transaction(spec, timeout=timeout))
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> Outcomes[str, ProducerIdAndEpoch]:
+        """Shut out the producers of these ids and abort what they have open; the outcome is the new epoch."""
+        return self._wait(lambda: self._admin.fence_producers(transactional_ids, timeout=timeout))
+
+    def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
+        """`fence_producers` of one id, under the name that Kafka has for it (KIP-939)."""
+        self._wait(lambda: self._admin.force_terminate_transaction(transactional_id, timeout=timeout))
+
+    def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        timeout: float | None = None,
+    ) -> Outcomes[TopicPartition, list[ProducerState]]:
+        """The producers that each partition's leader remembers, or that the replica on `broker_id` does."""
+        return self._wait(lambda: self._admin.describe_producers(partitions, broker_id=broker_id, timeout=timeout))
+
+    # Access rules, quotas, users, tokens
+
+    def describe_acls(
+        self, filter: AclBindingFilter | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        """The access rules that the filter lets through; all without one."""
+        return self._wait(lambda: self._admin.describe_acls(filter, timeout=timeout))
+
+    def create_acls(self, acls: Iterable[AclBinding], *, timeout: float | None = None) -> Outcomes[AclBinding, None]:
+        """Add access rules."""
+        return self._wait(lambda: self._admin.create_acls(acls, timeout=timeout))
+
+    def delete_acls(
+        self, filters: Iterable[AclBindingFilter], *, timeout: float | None = None
+    ) -> Outcomes[AclBindingFilter, list[AclBinding]]:
+        """Delete every access rule that one of the filters lets through; the outcomes are the rules deleted."""
+        return self._wait(lambda: self._admin.delete_acls(filters, timeout=timeout))
+
+    def describe_client_quotas(
+        self, filter: QuotaFilter | None = None, *, strict: bool = False, timeout: float | None = None
+    ) -> dict[QuotaEntity, Quotas]:
+        """The quotas of the entities that match; with `strict`, of those that have no other types than the filter."""
+        return self._wait(lambda: self._admin.describe_client_quotas(filter, strict=strict, timeout=timeout))
+
+    def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[QuotaEntity, None]:
+        """Set quotas of entities by name; None takes one away."""
+        return self._wait(
+            lambda: self._admin.alter_client_quotas(changes, validate_only=validate_only, timeout=timeout)
+        )
+
+    def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> Outcomes[str, tuple[ScramCredentialInfo, ...]]:
+        """Which SCRAM credentials users have: those named, or all that have any."""
+        return self._wait(lambda: self._admin.describe_user_scram_credentials(users, timeout=timeout))
+
+    def alter_user_scram_credentials(
+        self, changes: Iterable[ScramChange], *, timeout: float | None = None
+    ) -> Outcomes[str, None]:
+        """Set and delete passwords of SCRAM users; the outcomes are by user. Passwords do not leave the client."""
+        return self._wait(lambda: self._admin.alter_user_scram_credentials(changes, timeout=timeout))
+
+    def create_delegation_token(
+        self,
+        *,
+        owner: KafkaPrincipal | None = None,
+        renewers: Iterable[KafkaPrincipal] = (),
+        max_lifetime_ms: int = -1,
+        timeout: float | None = None,
+    ) -> DelegationToken:
+        """Make a token for this principal, or for `owner`."""
+        return self._wait(
+            lambda: self._admin.create_delegation_token(
+                owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout=timeout
+            )
+        )
+
+    def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1, timeout: float | None = None) -> int:
+        """Prolong a token; when it ends now, in milliseconds since 1970."""
+        return self._wait(
+            lambda: self._admin.renew_delegation_token(hmac, renew_period_ms=renew_period_ms, timeout=timeout)
+        )
+
+    def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1, timeout: float | None = None) -> int:
+        """End a token after that time, -1 for at once; when it ends now."""
+        return self._wait(
+            lambda: self._admin.expire_delegation_token(hmac, expiry_period_ms=expiry_period_ms, timeout=timeout)
+        )
+
+    def describe_delegation_tokens(
+        self, owners: Iterable[KafkaPrincipal] | None = None, *, timeout: float | None = None
+    ) -> list[DelegationToken]:
+        """The tokens of these owners, or all that this principal may see."""
+        return self._wait(lambda: self._admin.describe_delegation_tokens(owners, timeout=timeout))
+
+    # This client
+
+    def client_instance_id(self, *, timeout: float | None = None) -> Uuid:
+        """The id that the brokers give this client for its metrics (KIP-714); the same each time."""
+        return self._wait(lambda: self._admin.client_instance_id(timeout=timeout))

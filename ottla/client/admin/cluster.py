@@ -264,8 +264,7 @@ async def describe_metadata_quorum(driver: Driver, *, timeout: float | None) -> 
             },
         )
 
-    route = driver.controller() if driver.nodes.speaks_to_controllers else driver.any_node()
-    return await driver.one("DescribeQuorum", route, request, read, driver.deadline(timeout))
+    return await driver.one("DescribeQuorum", driver.any_or_active(), request, read, driver.deadline(timeout))
 
 
 def _replica(told: ReplicaState) -> QuorumReplica:

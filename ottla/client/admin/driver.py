@@ -80,6 +80,10 @@ class Driver:
     def any_node(self, *retried: type[KafkaError]) -> AnyNode[Any]:
         return AnyNode(self.network, retried)
 
+    def any_or_active(self) -> Route[Any]:
+        """What any broker knows or forwards, while among controllers only the active one answers."""
+        return self.controller() if self.nodes.speaks_to_controllers else self.any_node()
+
     def controller(self) -> Controller[Any]:
         return Controller(self.nodes)
 
