@@ -390,6 +390,7 @@ class ConsumerCore:
             self.raise_error()
             if state.position is not None and state.status in (Status.FETCHING, Status.AWAIT_VALIDATION):
                 return state.position.offset
+            state.is_held = False  # a listener that asks wants what is committed, and will not seek first
             self.positions_finder.go_on()
             if deadline.has_passed:
                 raise KafkaTimeout(
