@@ -15,6 +15,7 @@ import click
 
 from ottla.cli.logs import LEVELS, set_up_logging
 from ottla.cli.server import fail, run
+from ottla.testing.settings import alone
 
 if TYPE_CHECKING:
     from ottla.node import Node
@@ -51,7 +52,7 @@ def command(
     wanted = [parse_topic(topic) for topic in topics]
     set_up_logging(log_level, as_json=log_json)
     directory = tempfile.mkdtemp(prefix="ottla-") if ephemeral else data or default_data_dir()
-    values = dev_settings(directory, host, port)
+    values = alone(directory, host, port)
     for item in settings:
         name, equals, value = item.partition("=")
         if not equals:
@@ -83,21 +84,3 @@ def parse_topic(text: str) -> tuple[str, int]:
 def default_data_dir() -> str:
     home = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(home, "ottla")
-
-
-def dev_settings(directory: str, host: str, port: int) -> dict[str, str]:
-    """One node with both roles, and what Kafka wants three brokers for set to one."""
-    return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": "1@127.0.0.1:9093",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:0",
-        "log.dirs": directory,
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }

@@ -1,0 +1,306 @@
+"""The link between clients and a node, and what can go wrong with it: cut, silent, slow.
+
+It stands between the node and the real network, in the node's own process: no proxy, no second port, and while nothing
+is wrong a call more for each read. Promises: bytes are never reordered or changed; what a silent link holds back goes
+on when it is healed, as TCP would send it again; `cut` closes every connection and refuses new ones until `heal`.
+
+Only the first port that the node opens is behind the link: that of the clients.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Literal, cast
+
+from ottla.types import Buffer
+from ottla.world import Accept, Address, Clock, Listener, Network, Part, Stream, StreamHandler, Tasks
+
+Direction = Literal["both", "requests", "responses"]
+
+HELD_BYTES_MAX = 64 * 1024 * 1024
+"""What a link keeps of one connection and direction before it lets the sender wait."""
+_BUFFER_BYTES = 64 * 1024
+
+
+class LinkedNetwork:
+    """A network whose first port can be cut off."""
+
+    def __init__(self, network: Network, clock: Clock, tasks: Tasks) -> None:
+        """`clock` and `tasks` are the real ones: a delay is real time even when the node's time is moved."""
+        self._network = network
+        self._clock = clock
+        self._tasks = tasks
+        self.link: Link | None = None
+        self._listeners: list[Listener] = []
+
+    def listen(self, host: str, port: int, accept: Accept) -> Listener:
+        if self.link is None:
+            self.link = Link(self._network, self._clock, self._tasks, host, port, accept)
+            listener: Listener = self.link
+        else:
+            listener = self._network.listen(host, port, accept)
+        self._listeners.append(listener)
+        return listener
+
+    def connect(self, host: str, port: int, on_connected: Callable[[Stream | OSError], StreamHandler | None]) -> None:
+        self._network.connect(host, port, on_connected)
+
+    def close_all(self) -> None:
+        """End every connection of clients and every port, as the end of a process does."""
+        for listener in self._listeners:
+            listener.close()
+        if self.link is not None:
+            self.link.drop()
+
+
+class Link:
+    """The port of the clients: a `Listener` to the node, and the switches of the link."""
+
+    def __init__(self, network: Network, clock: Clock, tasks: Tasks, host: str, port: int, accept: Accept) -> None:
+        self._network = network
+        self.clock = clock
+        self.tasks = tasks
+        self._host = host
+        self._accept_owner = accept
+        self._streams: dict[LinkedStream, None] = {}
+        self._listener: Listener | None = network.listen(host, port, self._accept)
+        self.address: Address = self._listener.address
+        self._is_paused = False
+        self._is_closed = False
+        self.is_plain = True
+        self.holds_requests = False
+        self.holds_responses = False
+        self.delay_ms = 0.0
+
+    # What can go wrong
+
+    @property
+    def is_cut(self) -> bool:
+        return self._listener is None and not self._is_closed
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._streams)
+
+    def cut(self) -> None:
+        """Close what is connected and refuse who connects."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self.drop()
+
+    def silence(self, direction: Direction) -> None:
+        """Let nothing through and close nothing; who connects finds an open port that never answers."""
+        self.holds_requests = self.holds_requests or direction != "responses"
+        self.holds_responses = self.holds_responses or direction != "requests"
+        self.is_plain = False
+
+    def delay(self, delay_ms: float) -> None:
+        """Let everything through that much later, in each direction."""
+        self.delay_ms = delay_ms
+        self.is_plain = not (self.holds_requests or self.holds_responses or delay_ms)
+
+    def drop(self) -> None:
+        """Close what is connected, this once."""
+        for stream in list(self._streams):
+            stream.inner.abort()
+
+    def heal(self) -> None:
+        """Let everything be as it was; what was held back goes on."""
+        if self._listener is None and not self._is_closed:
+            self._listener = self._network.listen(self._host, self.address.port, self._accept)
+            if self._is_paused:
+                self._listener.pause()
+        self.holds_requests = self.holds_responses = False
+        self.delay_ms = 0.0
+        self.is_plain = True
+        for stream in list(self._streams):
+            stream.hurry()
+
+    def _accept(self, inner: Stream) -> StreamHandler | None:
+        stream = LinkedStream(self, inner)
+        # To a type checker an attribute that can only be read is not one; the node only reads it.
+        stream.handler = self._accept_owner(cast(Stream, stream))
+        if stream.handler is None:
+            return None
+        self._streams[stream] = None
+        return stream
+
+    def forget(self, stream: LinkedStream) -> None:
+        self._streams.pop(stream, None)
+
+    # To the node: a listener
+
+    def pause(self) -> None:
+        self._is_paused = True
+        if self._listener is not None:
+            self._listener.pause()
+
+    def resume(self) -> None:
+        self._is_paused = False
+        if self._listener is not None:
+            self._listener.resume()
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+
+class LinkedStream:
+    """One connection: a `Stream` to the node, the handler of the real one, and what is held back in between."""
+
+    __slots__ = (
+        "_buffer",
+        "_is_closing",
+        "_is_paused",
+        "_link",
+        "_requests",
+        "_responses",
+        "handler",
+        "inner",
+        "local",
+        "peer",
+    )
+
+    def __init__(self, link: Link, inner: Stream) -> None:
+        self._link = link
+        self.inner = inner
+        self.local: Address = inner.local
+        self.peer: Address = inner.peer
+        self.handler: StreamHandler | None = None
+        self._requests: deque[tuple[float, Buffer]] = deque()
+        self._responses: deque[tuple[float, Buffer]] = deque()
+        self._buffer: bytearray | None = None
+        self._is_paused = False
+        self._is_closing = False
+
+    # From the peer: the handler of the real stream
+
+    def get_buffer(self) -> memoryview:
+        if self._link.is_plain and not self._requests:
+            self._buffer = None
+            assert self.handler is not None, "read only while it is open"
+            return self.handler.get_buffer()
+        self._buffer = self._buffer or bytearray(_BUFFER_BYTES)
+        return memoryview(self._buffer)
+
+    def on_received(self, count: int) -> None:
+        if self._buffer is None:
+            assert self.handler is not None, "read only while it is open"
+            self.handler.on_received(count)
+            return
+        due_ms = self._due_ms()
+        self._requests.append((due_ms, bytes(memoryview(self._buffer)[:count])))
+        if sum(len(data) for _, data in self._requests) > HELD_BYTES_MAX:
+            self.inner.pause_reading()
+        self._wake(due_ms, self._pass_requests)
+
+    def _pass_requests(self) -> None:
+        """Give the node what is due, as far as it takes it."""
+        while self._requests and not self._link.holds_requests and not self._is_paused and self.handler is not None:
+            due_ms, data = self._requests[0]
+            if due_ms > self._link.clock.monotonic_ms():
+                self._wake(due_ms, self._pass_requests)
+                return
+            self._requests.popleft()
+            room = self.handler.get_buffer()
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            if count < len(data):
+                self._requests.appendleft((due_ms, memoryview(data)[count:]))
+            self.handler.on_received(count)
+        if not self._requests and not self._is_paused and not self._is_closing:
+            self.inner.resume_reading()
+
+    def on_drained(self) -> None:
+        if self.handler is not None and not self._responses:
+            self.handler.on_drained()
+
+    def on_closed(self, error: OSError | None) -> None:
+        self._link.forget(self)
+        self._requests.clear()
+        self._responses.clear()
+        handler, self.handler = self.handler, None
+        if handler is not None:
+            handler.on_closed(error)
+
+    # From the node: a stream
+
+    @property
+    def unsent_bytes(self) -> int:
+        if not self._responses:
+            return self.inner.unsent_bytes
+        return self.inner.unsent_bytes + sum(len(data) for _, data in self._responses)
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._link.is_plain and not self._responses:
+            self.inner.send(parts)
+            return
+        # A file slice is read now: by the time that the link is healed its file may be gone.
+        data = b"".join(part if isinstance(part, bytes | bytearray | memoryview) else part.read() for part in parts)
+        due_ms = self._due_ms()
+        self._responses.append((due_ms, data))
+        self._wake(due_ms, self._pass_responses)
+
+    def _pass_responses(self) -> None:
+        """Send the peer what is due."""
+        if not self._responses:
+            return
+        while self._responses and not self._link.holds_responses:
+            due_ms, data = self._responses[0]
+            if due_ms > self._link.clock.monotonic_ms():
+                self._wake(due_ms, self._pass_responses)
+                return
+            self._responses.popleft()
+            self.inner.send([data])
+        if self._responses:
+            return
+        if self._is_closing:
+            self.inner.close()
+        elif not self.inner.unsent_bytes and self.handler is not None:
+            self.handler.on_drained()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self.inner.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if self._requests:
+            self._link.tasks.soon(self._pass_requests)
+        else:
+            self.inner.resume_reading()
+
+    def close(self) -> None:
+        self._is_closing = True
+        if self._responses:
+            self.inner.pause_reading()  # what is held back is still to be sent
+        else:
+            self.inner.close()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        self.inner.abort()
+
+    # Time
+
+    def hurry(self) -> None:
+        """Nothing is late any more."""
+        self._requests = deque((0.0, data) for _, data in self._requests)
+        self._responses = deque((0.0, data) for _, data in self._responses)
+        self._link.tasks.soon(self._pass_requests)
+        self._link.tasks.soon(self._pass_responses)
+
+    def _due_ms(self) -> float:
+        return self._link.clock.monotonic_ms() + self._link.delay_ms
+
+    def _wake(self, due_ms: float, call: Callable[[], None]) -> None:
+        """Call it when it is time; never from inside the call that is made now."""
+        delay_ms = due_ms - self._link.clock.monotonic_ms()
+        if delay_ms > 0:
+            self._link.tasks.later(delay_ms, call)
+        else:
+            self._link.tasks.soon(call)
