@@ -145,6 +145,7 @@ PUBLIC_INSIDES: set[str] = {
     "ottla.wire.messages",
     "ottla.replica.share",
     "ottla.world.system",
+    "ottla.world.http",
     "ottla.world.threads",
     "ottla.world.system_loop",
     "ottla.metadata.controller",

@@ -15,6 +15,8 @@ from ottla.client.serialization.protocol import (
 )
 
 if TYPE_CHECKING:
+    from ottla.client.serialization.avro import AvroDeserializer, AvroSerializer
+    from ottla.client.serialization.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
     from ottla.client.serialization.json_values import JsonDeserializer, JsonSerializer
     from ottla.client.serialization.lists import ListDeserializer, ListSerializer
     from ottla.client.serialization.primitives import (
@@ -39,6 +41,15 @@ if TYPE_CHECKING:
         VoidDeserializer,
         VoidSerializer,
     )
+    from ottla.client.serialization.protobuf import ProtobufDeserializer, ProtobufSerializer
+    from ottla.client.serialization.registry import (
+        RegisteredSchema,
+        Registry,
+        Schema,
+        SchemaReference,
+        SchemaRegistry,
+    )
+    from ottla.client.serialization.schema_id import record_name, topic_name, topic_record_name
 
 __all__ = [
     "Serializer",
@@ -70,6 +81,21 @@ __all__ = [
     "UuidDeserializer",
     "VoidSerializer",
     "VoidDeserializer",
+    # those that know a schema
+    "AvroSerializer",
+    "AvroDeserializer",
+    "JsonSchemaSerializer",
+    "JsonSchemaDeserializer",
+    "ProtobufSerializer",
+    "ProtobufDeserializer",
+    "SchemaRegistry",
+    "Registry",
+    "Schema",
+    "SchemaReference",
+    "RegisteredSchema",
+    "topic_name",
+    "record_name",
+    "topic_record_name",
 ]
 
 _PRIMITIVES = ("Boolean", "Bytes", "Double", "Float", "Integer", "Long", "Short", "String", "Uuid", "Void")
@@ -79,6 +105,20 @@ _HOME = {
     "JsonDeserializer": "json_values",
     "ListSerializer": "lists",
     "ListDeserializer": "lists",
+    "AvroSerializer": "avro",
+    "AvroDeserializer": "avro",
+    "JsonSchemaSerializer": "json_schema",
+    "JsonSchemaDeserializer": "json_schema",
+    "ProtobufSerializer": "protobuf",
+    "ProtobufDeserializer": "protobuf",
+    "SchemaRegistry": "registry",
+    "Registry": "registry",
+    "Schema": "registry",
+    "SchemaReference": "registry",
+    "RegisteredSchema": "registry",
+    "topic_name": "schema_id",
+    "record_name": "schema_id",
+    "topic_record_name": "schema_id",
 }
 
 
