@@ -21,8 +21,8 @@ from ottla.records import (
     TRANSACTIONAL_BIT,
     Codec,
     RecordBatchBuilder,
+    append_record,
     crc32c,
-    encode_record,
 )
 from ottla.wire import Message, encode_into
 from ottla.wire.coordinator import CoordinatorRecords
@@ -63,7 +63,7 @@ class BatchWriter:
             if value is not None:
                 framed_value = bytearray(_VERSIONS[version])
                 encode_into(value, version, framed_value)
-            out += encode_record(index, 0, framed_key, framed_value, ())
+            append_record(out, index, 0, framed_key, framed_value, ())
         HEADER.pack_into(
             out, 0, 0, len(out) - LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, MAGIC, 0,
             0 if producer is None else TRANSACTIONAL_BIT, index, now_ms, now_ms, producer_id, producer_epoch,

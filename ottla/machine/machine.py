@@ -57,7 +57,8 @@ class Machine(Generic[R]):
 
     `replay` applies one record; `append` puts records into the log as one atomic unit and returns the offset of the
     last. `promise` makes an open promise: `world.tasks.promise`. All state that `replay` changes is kept in `undo`.
-    `not_leading` makes the error of those who ask where this node does not lead.
+    `not_leading` makes the error of those who ask where this node does not lead. `high_watermark` is asked after an
+    append, where it can have moved with it.
     """
 
     def __init__(
@@ -68,11 +69,13 @@ class Machine(Generic[R]):
         promise: Callable[[], Promise[Any]],
         undo: UndoLog | None = None,
         not_leading: Callable[[str], KafkaError] | None = None,
+        high_watermark: Callable[[], int] | None = None,
     ) -> None:
         self._replay = replay
         self._append = append
         self._promise = promise
         self._not_leading = not_leading or _not_controller
+        self._high_watermark = high_watermark
         self.undo = UndoLog() if undo is None else undo
         self.undo.is_enabled = False
         self.is_active = False
@@ -92,9 +95,20 @@ class Machine(Generic[R]):
     def submit(self, name: str, decide: Callable[[], Result[T]]) -> Promise[T]:
         """Run a decision; the promise gets its response once that is committed. `name` says what failed, if it does."""
         promise: Promise[T] = self._promise()
+        try:
+            answer = self.answer(name, decide, promise)
+        except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+            promise.set_exception(error)
+        else:
+            if answer is not promise:
+                promise.set_result(answer)  # type: ignore[arg-type]  # it is the response then
+        return promise
+
+    def answer(self, name: str, decide: Callable[[], Result[T]], promise: Promise[T] | None = None) -> T | Promise[T]:
+        """The same for those who need no promise where nothing is to be waited for: the response itself, or a promise
+        of it (`promise` if that is given). Raises what the decision raised."""
         if not self.is_active:
-            promise.set_exception(self._not_leading(name))
-            return promise
+            raise self._not_leading(name)
         then = None
         try:
             result = decide()
@@ -102,18 +116,18 @@ class Machine(Generic[R]):
             assert not self.undo.has_unsealed, f"{name}: a decision changed state; only replay may"
             if result.records:
                 self._record(result.records)
-        except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+        except Exception as error:
             self.undo.revert_unsealed()
-            promise.set_exception(error)
             if then is not None:
                 then(error)
-            return promise
+            raise
         if self.last_appended < self.committed_end:
-            promise.set_result(result.response)
             if then is not None:
                 then(None)
-        else:
-            self._parked.append(_Parked(self.last_appended, name, promise, result.response, then))
+            return result.response
+        if promise is None:
+            promise = self._promise()
+        self._parked.append(_Parked(self.last_appended, name, promise, result.response, then))
         return promise
 
     def _record(self, records: Sequence[R]) -> None:
@@ -123,6 +137,13 @@ class Machine(Generic[R]):
         last_offset = self._append(records)
         assert last_offset > self.last_appended, f"offset {last_offset} was appended after {self.last_appended}"
         self.last_appended = last_offset
+        if self._high_watermark is not None and not self._parked:
+            high_watermark = self._high_watermark()
+            if high_watermark > last_offset:
+                # A lone replica has committed them already. Nobody waits for what came before, so it is settled too.
+                self.committed_end = high_watermark
+                self.undo.forget_unsealed()
+                return
         self.undo.seal(last_offset)
 
     # What the log tells

@@ -90,6 +90,11 @@ class UndoLog:
             self._sealed.append((last_offset, self._open))
             self._open = []
 
+    def forget_unsealed(self) -> None:
+        """What changed since the last seal stays: its records are committed already."""
+        assert not self._sealed, f"what came before is not committed, up to {self._sealed[-1][0]}"
+        self._open.clear()
+
     def revert_unsealed(self) -> None:
         """Take back what changed since the last seal."""
         changes, self._open = self._open, []

@@ -36,7 +36,8 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int:
-        return self._log.high_watermark
+        log = self._partition.log or self._log
+        return log.high_watermark
 
     def read(self, offset: int, *, bytes_max: int) -> Buffer:
         found = self._log.read(offset, bytes_max=bytes_max, isolation=Isolation.LOG_END, at_least_one=True)

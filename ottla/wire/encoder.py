@@ -246,6 +246,9 @@ class _Source:
 
     def tags(self, tagged: list[Field], source: str) -> None:
         self.flush()
+        if len(tagged) == 1 and tagged[0].type.code and not tagged[0].nullable.includes(self.version):
+            self.only_tag(tagged[0], source)
+            return
         known = "()"
         if tagged:
             known = self.fresh("known")
@@ -257,6 +260,24 @@ class _Source:
                 self.indent -= 1
         self.line(f"if {f'{known} or ' if tagged else ''}{source}.unknown_tags:")
         self.line(f"    write_tags({self.out}, {known}, {source}.unknown_tags)")
+        self.line("else:")
+        self.line(f"    {self.out}.append(0)")
+
+    def only_tag(self, field: Field, source: str) -> None:
+        """The tags of a struct that knows one, of a fixed size: everything but its value is the same every time."""
+        assert field.tag is not None
+        code = field.type.code
+        size = struct.calcsize(f">{code}")
+        head = uvarint(1) + uvarint(field.tag) + uvarint(size)
+        pack, pack_one = f"pack_tag_{len(head)}s{code}".replace("?", "_"), f"pack_{code}".replace("?", "_")
+        self.names.setdefault(pack, struct.Struct(f">{len(head)}s{code}").pack)
+        self.names.setdefault(pack_one, struct.Struct(f">{code}").pack)
+        value, unknown = f"{source}.{field.name}", f"{source}.unknown_tags"
+        self.line(f"if {unknown}:")
+        self.line(f"    known = [({field.tag}, {pack_one}({value}))] if {self.is_set(field, source)} else ()")
+        self.line(f"    write_tags({self.out}, known, {unknown})")
+        self.line(f"elif {self.is_set(field, source)}:")
+        self.line(f"    {self.out} += {pack}({head!r}, {value})")
         self.line("else:")
         self.line(f"    {self.out}.append(0)")
 

@@ -113,21 +113,14 @@ def _promise(context, partition, records, acks):
         (
             Edit(
                 "ottla/coordinator/runtime.py",
-                "        promise = self._submit(slot, name, partial(decide, slot.shard))\n",
-                "        promise = _promise(self, slot, name, decide)\n",
+                "        answer = machine.answer(name, partial(decide, slot.shard))\n",
+                "        answer = _early(self, slot, name, decide)\n",
                 """
 
-def _promise(runtime, slot, name, decide):
-    if name == "OffsetCommit":
-        early = runtime.world.tasks.promise()
-        try:
-            early.set_result(decide(slot.shard).response)
-        except KafkaError as error:
-            early.set_exception(error)
-            return early
-        runtime.world.tasks.later(1, lambda: runtime._submit(slot, name, lambda: decide(slot.shard)))
-        return early
-    return runtime._submit(slot, name, lambda: decide(slot.shard))
+def _early(runtime, slot, name, decide):
+    response = decide(slot.shard).response
+    runtime.world.tasks.later(1, lambda: runtime._submit(slot, name, lambda: decide(slot.shard)))
+    return response
 """,
             ),
         ),

@@ -44,19 +44,22 @@ def handle(
             request.retention_time_ms,
             known,
         )
-    answer: Promise[OffsetCommitResponse] = context.broker.groups.write(
-        request.group_id, "OffsetCommit", lambda shard: shard.offsets.commit(commit, version)
+    groups = context.broker.groups
+    answer = groups.runtime.answer(
+        groups.index_of(request.group_id), "OffsetCommit", lambda shard: shard.offsets.commit(commit, version)
     )
     if not refused:
         return answer
-    return mapped(
-        context.broker.world.tasks,
-        answer,
-        lambda told: OffsetCommitResponse(
-            # One that is not known by its id has no name.
+
+    def merged(told: OffsetCommitResponse) -> OffsetCommitResponse:
+        # One that is not known by its id has no name.
+        return OffsetCommitResponse(
             topics=merged_topics(refused, told.topics, lambda topic: (topic.name, topic.topic_id))
-        ),
-    )
+        )
+
+    if isinstance(answer, OffsetCommitResponse):
+        return merged(answer)
+    return mapped(context.broker.world.tasks, answer, merged)
 
 
 def failed(request: OffsetCommitRequest, error: KafkaError, version: int) -> OffsetCommitResponse:
@@ -81,10 +84,14 @@ def _known(
             refused.append(_refused(topic, UNKNOWN_PARTITION))
             return None
     topic.topic_id = image.id
-    kept = [one for one in topic.partitions if one.partition_index in image.partitions]
-    if len(kept) == len(topic.partitions):
-        return topic if kept else None
-    missing = [one for one in topic.partitions if one.partition_index not in image.partitions]
+    there = image.partitions
+    for one in topic.partitions:
+        if one.partition_index not in there:
+            break
+    else:
+        return topic if topic.partitions else None
+    kept = [one for one in topic.partitions if one.partition_index in there]
+    missing = [one for one in topic.partitions if one.partition_index not in there]
     refused.append(
         OffsetCommitResponseTopic(
             topic.name,

@@ -114,6 +114,29 @@ def test_a_decision_is_written_and_answered_at_once_with_a_single_replica() -> N
     assert log.log_end_offset == 1
 
 
+def test_an_answer_that_is_there_needs_no_promise() -> None:
+    play = Play().start()
+    assert play.runtime.answer(0, "Put", put("a", "m1")) == "a is led by m1"
+    assert play.shards[0].leaders == {"a": "m1"}
+    with pytest.raises(NotCoordinator):
+        play.runtime.answer(7, "Put", put("a", "m2"))
+    play.node.change_partition(TOPIC, 0, leader=-1)
+    with pytest.raises(NotCoordinator):
+        play.runtime.answer(0, "Put", put("a", "m2"))
+
+
+def test_an_answer_that_others_have_to_replicate_is_promised_and_bounded() -> None:
+    play = Play().start(replicas=(1, 2))
+    promise: Any = play.runtime.answer(0, "Put", put("a", "m1"))
+    assert play.outcome(promise) is None
+    late: Any = play.runtime.answer(0, "Put", put("b", "m1"))
+    play.node.partition(TOPIC).record_fetch(2, fetch_offset=1, log_start_offset=0)
+    assert play.outcome(promise) == "a is led by m1"
+    assert play.outcome(late) is None
+    play.run(10_000)
+    assert play.outcome(late) == CoordinatorNotAvailable.name
+
+
 def test_a_partition_that_is_not_led_here_is_not_coordinated_here() -> None:
     play = Play().start()
     assert play.outcome(play.runtime.write(7, "Put", put("a", "m1"))) == NotCoordinator.name

@@ -26,7 +26,14 @@ class Play:
         self.log: list[Change] = []
         self.next_offset = 0
         self.refuses = False
-        self.machine: Machine[Change] = Machine(self.replay, self.append, promise=loop.create_future, undo=self.undo)
+        self.is_alone = False
+        self.machine: Machine[Change] = Machine(
+            self.replay,
+            self.append,
+            promise=loop.create_future,
+            undo=self.undo,
+            high_watermark=lambda: self.next_offset if self.is_alone else 0,
+        )
         self.answers: list[tuple[str, asyncio.Future[Any]]] = []
 
     def replay(self, record: Change) -> None:
@@ -115,6 +122,10 @@ class Play:
     def do_accept_appends(self) -> None:
         self.refuses = False
 
+    def do_lose_the_others(self) -> None:
+        """From now on the log has no other replica, and what is appended is committed."""
+        self.is_alone = True
+
     def do_state(self) -> list[str]:
         return [" ".join(f"{key}={value}" for key, value in sorted(self.state.items())) or "empty"]
 
@@ -155,6 +166,28 @@ def test_a_caller_that_has_given_up_does_not_disturb_the_others() -> None:
         play.machine.on_resign()
         assert play.machine.parked_count == 0
         assert play.state == {"a": "1", "b": "1"}
+    finally:
+        loop.close()
+
+
+def test_what_needs_no_waiting_needs_no_promise() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        play = Play(loop)
+        with pytest.raises(NotController, match="early"):
+            play.machine.answer("early", lambda: Result(0))
+        play.machine.on_leader()
+        waits = play.machine.answer("waits", lambda: Result("one", [("a", "1")]))
+        assert isinstance(waits, asyncio.Future)
+        assert not waits.done()
+        play.machine.on_committed(1)
+        assert waits.result() == "one"
+        play.is_alone = True
+        assert play.machine.answer("at once", lambda: Result("two", [("a", "2")])) == "two"
+        assert (len(play.undo), play.machine.parked_count) == (0, 0)
+        with pytest.raises(ValueError, match="cannot be replayed"):
+            play.machine.answer("bad", lambda: Result("three", [("a", "3"), ("bad!", "1")]))
+        assert play.state == {"a": "2"}, "what was replayed before the failure is taken back"
     finally:
         loop.close()
 

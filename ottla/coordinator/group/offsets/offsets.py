@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.family import Replay
 from ottla.coordinator.group.group import CommitCheck, Group, GroupType
 from ottla.coordinator.group.offsets.pending import PendingOffsets
-from ottla.coordinator.group.offsets.records import NONE, modern, offset_record, offset_tombstone, offset_value
+from ottla.coordinator.group.offsets.records import (
+    NONE,
+    modern,
+    offset_record,
+    offset_tombstone,
+    offset_value,
+    value_version,
+)
 from ottla.coordinator.group.offsets.table import OffsetTable
 from ottla.coordinator.record import CoordinatorRecord, EndMarker, Producer
 from ottla.errors import (
@@ -87,28 +94,28 @@ class Offsets:
         shard = self.shard
         now_ms = shard.context.world.clock.now_ms()
         expire_ms = NONE if request.retention_time_ms == NONE else now_ms + request.retention_time_ms
-        metadata_max = shard.config.offset_metadata_max_bytes
+        version_written = value_version(expire_ms)
         group_id = request.group_id
         records = []
-        response = OffsetCommitResponse()
+        topics = []
         for topic in request.topics:
             name, topic_id = topic.name, topic.topic_id
-            partitions: list[OffsetCommitResponsePartition] = []
-            response.topics.append(OffsetCommitResponseTopic(name, topic_id, partitions))
+            partitions = []
             for one in topic.partitions:
                 index, metadata = one.partition_index, one.committed_metadata
-                if metadata and _java_length(metadata) > metadata_max:
+                if metadata and _java_length(metadata) > shard.config.offset_metadata_max_bytes:
                     partitions.append(OffsetCommitResponsePartition(index, OffsetMetadataTooLarge.code))
                     continue
                 if check is not None:
                     check(name, topic_id, index)
-                value = offset_value(
-                    one.committed_offset, one.committed_leader_epoch, metadata, now_ms, expire_ms, topic_id
+                value = OffsetCommitValue(
+                    one.committed_offset, one.committed_leader_epoch, metadata or "", now_ms, expire_ms, topic_id
                 )
-                records.append(offset_record(group_id, name, index, value))
+                records.append(CoordinatorRecord(OffsetCommitKey(group_id, name, index), value, version_written))
                 partitions.append(OffsetCommitResponsePartition(index, 0))
+            topics.append(OffsetCommitResponseTopic(name, topic_id, partitions))
         shard.metrics.offset_commits += len(records)
-        return Result(response, records)
+        return Result(OffsetCommitResponse(0, topics), records)
 
     def _check_commit(self, request: OffsetCommitRequest, version: int) -> CommitCheck | None:
         group = self.shard.groups.get(request.group_id)

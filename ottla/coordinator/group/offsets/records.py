@@ -13,9 +13,14 @@ NONE = -1
 """No leader epoch, no time of its own to expire at."""
 
 
+def value_version(expire_timestamp: int) -> int:
+    """The version that a value is written in, by its time to expire at."""
+    return OFFSET_COMMIT_VERSION if expire_timestamp == NONE else WITH_EXPIRY_VERSION
+
+
 def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> CoordinatorRecord:
-    version = OFFSET_COMMIT_VERSION if value.expire_timestamp == NONE else WITH_EXPIRY_VERSION
-    return CoordinatorRecord(OffsetCommitKey(group_id, topic, partition), value, version)
+    key = OffsetCommitKey(group_id, topic, partition)
+    return CoordinatorRecord(key, value, value_version(value.expire_timestamp))
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
