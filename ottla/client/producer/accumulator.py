@@ -112,6 +112,8 @@ class Accumulator:
         check_may_block: Callable[[], None],
     ) -> None:
         self.mutex = new_mutex()
+        self._acquire = self.mutex.acquire
+        self._release = self.mutex.release
         self.promise = promise
         self.check_may_block = check_may_block
         self.wake: Callable[[], None] = lambda: None
@@ -160,18 +162,20 @@ class Accumulator:
         granted: Waiting | None = None,
     ) -> Delivery | int:
         """Put a record behind those of its partition. Without memory for a new batch, the bytes it would take."""
-        with self.mutex:
+        # Acquired by hand: a `with` costs a fifth of the whole call.
+        self._acquire()
+        try:
             if self.refusal is not None:
                 raise self.refusal
             is_sticky = False
             if partition < 0:
-                if key is not None and not self._ignore_keys:
-                    partition = partition_of(key, topic.partition_count)
-                else:
+                if key is None or self._ignore_keys:
                     is_sticky = True
                     partition = topic.sticky_partition
                     if partition < 0:
                         partition = self._stick(topic)
+                else:
+                    partition = partition_of(key, topic.partition_count)
             queue = topic.queues[partition]
             batch = queue.open
             while batch is not None:
@@ -181,15 +185,9 @@ class Accumulator:
                     batch.count = index + 1
                     if timestamp > batch.max_timestamp:
                         batch.max_timestamp = timestamp
-                    delivery = Delivery(
-                        (
-                            batch,
-                            index,
-                            timestamp,
-                            NO_SIZE if key is None else len(key),
-                            NO_SIZE if value is None else len(value),
-                        )
-                    )
+                    key_size = -1 if key is None else len(key)
+                    value_size = -1 if value is None else len(value)
+                    delivery = Delivery((batch, index, timestamp, key_size, value_size))
                     if on_delivery is not None:
                         batch.add_callback(delivery, on_delivery)
                     return delivery
@@ -199,6 +197,8 @@ class Accumulator:
                     queue = topic.queues[topic.sticky_partition]
                 batch = queue.open
             return self._append_new(topic, queue, timestamp, key, value, headers, on_delivery, granted)
+        finally:
+            self._release()
 
     def _append_new(
         self,
