@@ -46,7 +46,7 @@ from ottla.records.varint import to_int64
 
 if TYPE_CHECKING:
     from ottla.records.columns import BinaryBuffers, BinaryView, Columns, HeaderBuffers, HeaderView
-    from ottla.records.consumed import ConsumerRecord
+    from ottla.records.consumed import ConsumerRecord, RawRecord
     from ottla.records.fast import (
         IS_COMPILED,
         ColumnBuilder,
@@ -80,6 +80,7 @@ __all__ = [
     "murmur2",
     "partition_of",
     "ConsumerRecord",
+    "RawRecord",
     "decode_records",
     "with_content",
     "ColumnBuilder",
@@ -129,6 +130,7 @@ _LATER = {
     "HeaderBuffers": "columns",
     "HeaderView": "columns",
     "ConsumerRecord": "consumed",
+    "RawRecord": "consumed",
     "IS_COMPILED": "fast",
     "ColumnBuilder": "fast",
     "RowEncoder": "fast",
