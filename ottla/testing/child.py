@@ -1,8 +1,9 @@
 """`python -m ottla.testing.child`: a node under test in a process of its own, told what to do over its standard input.
 
-The first line of the input is JSON: the settings, and how far the clock is ahead. The first line of the output is JSON:
-the port, or why there is none. Then each line in is a command with its arguments, each line out its answer. When the
-input ends the node stops: a test that is gone, however it went, leaves no process behind. Started by `process`.
+The first line of the input is JSON: the settings, how far the clock is ahead, and the directory of the whole cluster.
+The first line of the output is JSON: the port, or why there is none. Then each line in is a command with its arguments,
+each line out its answer. When the input ends without a word the test is gone, however it went: the node ends too, and
+removes the cluster's directory, because nobody else is left who could. Started by `process`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from typing import Any
@@ -45,9 +47,11 @@ async def _serve() -> None:
             _say({"answer": await host.command(name, arguments)})
         except Exception as error:  # noqa: BLE001  the parent raises it again
             _say({"error": str(error)})
-    await host.stop()
     if line == STOP:
+        await host.stop()
         _say({"answer": None})
+    else:
+        shutil.rmtree(orders["directory"], ignore_errors=True)
 
 
 def _say(answer: dict[str, Any]) -> None:

@@ -80,7 +80,7 @@ class Cluster:
         if self._is_of_processes:
             from ottla.testing.process import ProcessNode
 
-            return ProcessNode(name, HOST, f"{self._directory.name}/node-{number}.log", settings_for)
+            return ProcessNode(name, HOST, self._directory.name, settings_for)
         from ottla.testing.thread import ThreadNode
 
         return ThreadNode(name, HOST, settings_for)

@@ -21,11 +21,15 @@ LOG_LINES = 20
 class ProcessNode:
     """A `NodeUnderTest`. Its log is in a file beside its data."""
 
-    def __init__(self, name: str, host: str, log_path: str, settings_for: Callable[[int], dict[str, str]]) -> None:
-        """`settings_for` gives the settings for a port: 0 at first, then always the one that was chosen."""
+    def __init__(self, name: str, host: str, directory: str, settings_for: Callable[[int], dict[str, str]]) -> None:
+        """`settings_for` gives the settings for a port: 0 at first, then always the one that was chosen.
+
+        `directory` is the cluster's, which the process removes if it is left alone.
+        """
         self._name = name
         self._host_name = host
-        self._log_path = log_path
+        self._directory = directory
+        self._log_path = f"{directory}/{name}.log"
         self._settings_for = settings_for
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = b""
@@ -58,7 +62,12 @@ class ProcessNode:
                 start_new_session=True,
             )
         try:
-            self._write(json.dumps({"settings": self._settings_for(self._port), "ahead_ms": self._ahead_ms}))
+            orders = {
+                "settings": self._settings_for(self._port),
+                "ahead_ms": self._ahead_ms,
+                "directory": self._directory,
+            }
+            self._write(json.dumps(orders))
             self._port = self._read(START_TIMEOUT_S)["port"]
         except BaseException:
             self.kill()
