@@ -30,6 +30,15 @@ if TYPE_CHECKING:
         ConfigSynonym,
         ConfigType,
     )
+    from ottla.client.admin.fake import (
+        AsyncFakeAdmin,
+        FakeAdmin,
+        FakeCluster,
+        FakeGroup,
+        FakeMember,
+        FakePartition,
+        FakeTopic,
+    )
     from ottla.client.admin.group_offsets import GroupOffsets
     from ottla.client.admin.groups import (
         ClassicGroupDescription,
@@ -98,6 +107,7 @@ __all__ = [
     "Admin",
     "AlterConfigOp",
     "AsyncAdmin",
+    "AsyncFakeAdmin",
     "ClassicGroupDescription",
     "ClassicMember",
     "ClusterDescription",
@@ -112,6 +122,12 @@ __all__ = [
     "DelegationToken",
     "DeleteScramPassword",
     "ElectionType",
+    "FakeAdmin",
+    "FakeCluster",
+    "FakeGroup",
+    "FakeMember",
+    "FakePartition",
+    "FakeTopic",
     "FeatureMetadata",
     "FeatureUpdate",
     "GroupListing",
@@ -171,6 +187,7 @@ _NAMES = {
     "async_admin": ("AsyncAdmin",),
     "blocking": ("Admin",),
     "outcome": ("Outcome", "Outcomes"),
+    "fake": ("AsyncFakeAdmin", "FakeAdmin", "FakeCluster", "FakeGroup", "FakeMember", "FakePartition", "FakeTopic"),
     "operations": ("AclOperation",),
     "topics": (
         "NewPartitions",

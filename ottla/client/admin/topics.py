@@ -210,9 +210,11 @@ def delete_topics(driver: Driver, topics: Iterable[TopicKey], *, timeout: float 
         for one in response.responses:
             # One that was asked for by id may be answered with its name as well.
             by_id = Uuid(one.topic_id)
-            key = by_id if by_id in ids else one.name
-            if key is not None:
-                yield key, failure(one.error_code, one.error_message)
+            error = failure(one.error_code, one.error_message)
+            if by_id in ids:
+                yield by_id, error
+            if one.name is not None and one.name in keys:
+                yield one.name, error
 
     call: Call[TopicKey, None] = Call("DeleteTopics", driver.controller(), build, read)
     return driver.start(call.what, topics, lambda outcomes: driver.pursue(call, outcomes, deadline))
