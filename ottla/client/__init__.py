@@ -24,6 +24,7 @@ _HOME: dict[str, str] = {
     "OffsetAndTimestamp": "ottla.client.consumer",
     "RebalanceListener": "ottla.client.consumer",
     "SubscriptionPattern": "ottla.client.consumer",
+    "read_topic": "ottla.client.consumer",
     "CorruptRecord": "ottla.client.errors",
     "IllegalState": "ottla.client.errors",
     "LogTruncation": "ottla.client.errors",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.client.consumer.arrow import read_topic
     from ottla.client.consumer.async_consumer import AsyncConsumer
     from ottla.client.consumer.face import ConsumerInterceptor, OffsetAndTimestamp
     from ottla.client.consumer.listener import RebalanceListener
@@ -22,6 +23,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "RebalanceListener",
     "SubscriptionPattern",
+    "read_topic",
 ]
 
 _HOME = {
@@ -31,6 +33,7 @@ _HOME = {
     "OffsetAndTimestamp": "face",
     "RebalanceListener": "listener",
     "SubscriptionPattern": "subscription_state",
+    "read_topic": "arrow",
 }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.face import (
@@ -39,6 +39,11 @@ from ottla.errors import KafkaError
 from ottla.records import ConsumerRecord
 from ottla.types import TopicPartition
 from ottla.world import ClientWorld
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ottla.client.consumer.arrow import Schema, TopicReader
 
 log = logging.getLogger(__name__)
 
@@ -136,28 +141,67 @@ class AsyncConsumer(Generic[K, V]):
 
         Rebalance listeners, callbacks of commits and the errors of what goes on in the background come from here.
         """
+        limit = self.config.max_poll_records if max_records is None else max_records
+        return await self._poll(timeout, lambda: self._take(limit)) or []
+
+    async def _poll(self, timeout: float | None, take: Callable[[], T | None]) -> T | None:
+        """Wait until `take` gives something, and do everything meanwhile that happens inside a poll."""
         core = self._core
         core.check_open()
         self._enter()
         try:
             self._settle()
             deadline = Deadline(self._world, None if timeout is None else timeout * 1000)
-            limit = self.config.max_poll_records if max_records is None else max_records
             has_waited = False
             while True:
                 core.begin_poll()
                 await self._serve()
-                records = self._take(limit)
-                if records:
-                    return records
+                taken = take()
+                if taken:
+                    return taken
                 if deadline.has_passed:
                     if not has_waited:
                         await self._world.tasks.sleep_ms(0)  # a loop of polls must not keep everything else waiting
-                    return []
+                    return None
                 await core.wait(core.poll_wait_ms(deadline.left_ms))
                 has_waited = True
         finally:
             self._is_polling = False
+
+    async def poll_arrow(
+        self,
+        timeout: float | None = POLL_TIMEOUT_S,
+        *,
+        columns: Sequence[str] | None = None,
+        schema: Schema | None = None,
+        key_schema: Schema | None = None,
+    ) -> pa.RecordBatch | None:
+        """The next records as an Arrow record batch, a row each; None when none came in `timeout`.
+
+        `columns` chooses among topic, partition, offset, timestamp, key, value, headers, timestamp_type and
+        leader_epoch. `schema` makes a typed column of the values: a `pyarrow.Schema` for JSON objects, or a decoder of
+        `ottla.client.columnar`; `key_schema` likewise of the keys. Otherwise as `poll`.
+        """
+        from ottla.client.consumer.arrow import POLL_BYTES, ArrowMaker
+
+        maker = ArrowMaker(columns, schema, key_schema)
+        core = self._core
+
+        def take() -> pa.RecordBatch | None:
+            made = maker.make(core.take_batches(POLL_BYTES))
+            if made.rest:
+                core.rewind(made.rest)
+            if made.error is not None:
+                raise made.error
+            return made.batch
+
+        return await self._poll(timeout, take)
+
+    def topic(self, name: str) -> TopicReader:
+        """A topic to be read as a table, beside what this consumer reads: `await consumer.topic("t").read()`."""
+        from ottla.client.consumer.arrow import TopicReader, reader_settings
+
+        return TopicReader(reader_settings(self.config.originals), name)
 
     def _take(self, limit: int) -> list[ConsumerRecord[K, V]]:
         while True:

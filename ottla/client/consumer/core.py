@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.config import ConsumerConfig, OffsetReset
-from ottla.client.consumer.fetch_buffer import FetchBuffer, RawRecord
+from ottla.client.consumer.fetch_buffer import FetchBuffer, RawBatch, RawRecord
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.offset_lookup import FoundOffset, OffsetLookup
-from ottla.client.consumer.partition_state import NO_EPOCH, Status
+from ottla.client.consumer.partition_state import NO_EPOCH, PartitionState, Position, Status
 from ottla.client.consumer.positions import Positions
 from ottla.client.consumer.subscription_state import Choice, SubscriptionPattern, SubscriptionState, as_position
 from ottla.client.errors import ClientClosed, KafkaTimeout, Wakeup
@@ -314,6 +314,17 @@ class ConsumerCore:
         """Records from the buffer, and whether they are final. From the one thread that polls."""
         return self.buffer.take(limit)
 
+    def take_batches(self, bytes_max: int) -> list[tuple[PartitionState, list[RawBatch]]]:
+        """Batches from the buffer that are not decoded. From the one thread that polls."""
+        return self.buffer.take_batches(bytes_max)
+
+    def rewind(self, places: Iterable[tuple[PartitionState, Position]]) -> None:
+        """What was taken could not all be used: go back to these places."""
+        for state, position in places:
+            if self.subscription.partitions.get(state.topic_partition) is state:
+                state.seek_validated(position)
+        self.go_on()
+
     def next_event(self) -> RebalanceEvent | None:
         """The next change of the assignment, to be carried out: `begin_event`, the listener, `end_event`."""
         group = self.group
@@ -398,6 +409,12 @@ class ConsumerCore:
                     "determined"
                 )
             await self.wait(deadline.left_ms)
+
+    def stands_at(self, partition: TopicPartition) -> int:
+        """The position of a partition that has one."""
+        position = self.subscription.state(partition).position
+        assert position is not None, "somebody has looked for it, or sought it"
+        return position.offset
 
     def set_paused(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
         states = [self.subscription.state(partition) for partition in partitions]
