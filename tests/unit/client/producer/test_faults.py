@@ -1,0 +1,511 @@
+"""A producer against brokers and networks that fail, on virtual time: nothing lost, nothing twice, all in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.client.errors import BufferExhausted, ClientClosed, DeliveryTimeout, KafkaTimeout
+from ottla.client.producer import AsyncProducer, Delivery
+from ottla.errors import (
+    KafkaStorageError,
+    MessageTooLarge,
+    NetworkException,
+    NotEnoughReplicas,
+    OutOfOrderSequenceNumber,
+    TopicAuthorizationFailed,
+    UnknownProducerId,
+)
+from ottla.wire.frames import Request
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tests.support.virtual_cluster import FINE, Meddling, VirtualBroker, VirtualCluster, only, values
+
+
+def run(cluster: VirtualCluster, main: Callable[[AsyncProducer], Any], **settings: Any) -> Any:
+    async def with_producer(world: Any) -> Any:
+        settings.setdefault("bootstrap_servers", cluster.bootstrap_servers)
+        producer = AsyncProducer(world=world, **settings)
+        try:
+            return await main(producer)
+        finally:
+            await producer.close(0)
+
+    return cluster.run(with_producer)
+
+
+def refusal(request: ProduceRequest, error_code: int, **more: Any) -> ProduceResponse:
+    """An answer that refuses every partition of the request."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [
+                    PartitionProduceResponse(one.index, error_code, base_offset=-1, **more)
+                    for one in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def refuse_first(count: int, error_code: int, **more: Any) -> Callable[[VirtualBroker, Request], Meddling]:
+    """A meddler that refuses the first Produce requests."""
+    left = count
+
+    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+        nonlocal left
+        if isinstance(request.body, ProduceRequest) and left > 0:
+            left -= 1
+            return Meddling(answer=refusal(request.body, error_code, **more))
+        return FINE
+
+    return meddle
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+async def send_all(producer: AsyncProducer, topic: str, count: int) -> list[Delivery]:
+    """Records 0, 1, 2..., each in a batch of its own where `batch.size` is small."""
+    return [await producer.send(topic, value, partition=0) for value in numbered(count)]
+
+
+# What passes by itself
+
+
+@pytest.mark.parametrize("idempotence", [True, False])
+def test_a_retriable_error_is_retried_until_it_passes(idempotence: bool) -> None:
+    cluster = VirtualCluster(1)
+    cluster.create_topic("a")
+    cluster.meddle = refuse_first(3, NotEnoughReplicas.code)
+
+    async def main(producer: AsyncProducer) -> None:
+        told = await producer.send_and_wait("a", b"v", b"k")
+        assert (told.topic, told.partition, told.offset) == ("a", 0, 0)
+        assert (told.serialized_key_size, told.serialized_value_size) == (1, 1)
+        assert producer.metrics()["record-retry-total"] == 3
+
+    run(cluster, main, enable_idempotence=idempotence)
+    assert values(cluster, "a") == [[b"v"]]
+
+
+def test_a_new_leader_told_with_the_refusal_is_tried_without_waiting() -> None:
+    cluster = VirtualCluster(2)
+    cluster.create_topic("a")
+
+    async def main(producer: AsyncProducer) -> float:
+        await producer.send_and_wait("a", b"0")
+        cluster.move_leader("a", 0, 2)
+        asked = len(only(cluster.requests, "Metadata"))
+        clock = producer._core.world.clock
+        started = clock.monotonic_ms()
+        await producer.send_and_wait("a", b"1")
+        assert len(only(cluster.requests, "Metadata")) <= asked + 1
+        return clock.monotonic_ms() - started
+
+    # The backoff alone would be 5 s.
+    assert run(cluster, main, retry_backoff_ms=5000, retry_backoff_max_ms=5000, linger_ms=0) < 1000
+    assert values(cluster, "a") == [[b"0", b"1"]]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lost_answers_and_moving_leaders_lose_nothing_and_repeat_nothing(seed: int) -> None:
+    """Idempotence with five requests under way: each answer may be lost after the append, each leader may move."""
+    cluster = VirtualCluster(seed)
+    cluster.create_topic("a", 2)
+
+    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+        if isinstance(request.body, ProduceRequest):
+            chance = cluster.chance.random()
+            if chance < 0.1:
+                return Meddling(loses_answer=True)
+            if chance < 0.15:
+                return Meddling(is_lost=True)
+            if chance < 0.2:
+                cluster.move_leader("a", cluster.chance.randrange(2), cluster.chance.randint(1, 3))
+            if chance < 0.25:
+                return Meddling(answer=refusal(request.body, KafkaStorageError.code))
+        return FINE
+
+    async def main(producer: AsyncProducer) -> None:
+        deliveries = []
+        for number in range(200):
+            deliveries.append(await producer.send("a", b"%d" % number, partition=number % 2))
+            if number % 10 == 0:
+                await producer._core.world.tasks.sleep_ms(cluster.chance.uniform(0, 20))
+        await producer.flush(120)
+        offsets = [(await delivery).offset for delivery in deliveries]
+        assert offsets == [number // 2 for number in range(200)]
+
+    cluster.meddle = meddle
+    run(cluster, main, batch_size=0, request_timeout_ms=1000, delivery_timeout_ms=600_000)
+    assert values(cluster, "a") == [numbered(200)[0::2], numbered(200)[1::2]]
+
+
+def test_without_idempotence_one_request_at_a_time_keeps_the_order() -> None:
+    cluster = VirtualCluster(3)
+    cluster.create_topic("a")
+    cluster.meddle = refuse_first(4, NotEnoughReplicas.code)
+
+    async def main(producer: AsyncProducer) -> None:
+        await send_all(producer, "a", 20)
+        await producer.flush()
+
+    run(cluster, main, enable_idempotence=False, max_in_flight_requests_per_connection=1, batch_size=0)
+    assert values(cluster, "a") == [numbered(20)]
+
+
+def test_a_broker_that_comes_back_gets_what_waited_for_it_once() -> None:
+    cluster = VirtualCluster(4, broker_count=1)
+    cluster.create_topic("a")
+
+    async def main(producer: AsyncProducer) -> None:
+        await producer.send_and_wait("a", b"0", partition=0)
+        cluster.brokers[1].stop()
+        deliveries = [await producer.send("a", value, partition=0) for value in numbered(10)[1:]]
+        await producer._core.world.tasks.sleep_ms(5000)
+        assert not any(delivery.done() for delivery in deliveries)
+        cluster.brokers[1].start()
+        await producer.flush(60)
+
+    run(cluster, main, batch_size=0, retries=3)
+    assert values(cluster, "a") == [numbered(10)]
+
+
+# What does not
+
+
+def test_an_error_that_no_retry_mends_fails_its_batch_alone() -> None:
+    cluster = VirtualCluster(5)
+    cluster.create_topic("a", 2)
+
+    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+        if isinstance(request.body, ProduceRequest) and request.body.topic_data[0].partition_data[0].index == 0:
+            return Meddling(answer=refusal(request.body, TopicAuthorizationFailed.code))
+        return FINE
+
+    async def main(producer: AsyncProducer) -> None:
+        refused = await producer.send("a", b"no", partition=0)
+        written = await producer.send("a", b"yes", partition=1)
+        with pytest.raises(TopicAuthorizationFailed, match=r"Not authorized to access topics: \[a\]") as caught:
+            await refused
+        assert not caught.value.retriable
+        assert (await written).offset == 0
+        assert refused.done()
+        assert isinstance(refused.exception(), TopicAuthorizationFailed)
+        # And the next record does not stumble over the gap in the sequence.
+        cluster.meddle = lambda broker, request: FINE
+        assert (await producer.send_and_wait("a", b"again", partition=0)).offset == 0
+
+    cluster.meddle = meddle
+    run(cluster, main)
+    assert values(cluster, "a") == [[b"again"], [b"yes"]]
+
+
+def test_records_of_a_refused_batch_are_told_apart() -> None:
+    cluster = VirtualCluster(6)
+    cluster.create_topic("a")
+    cluster.meddle = refuse_first(
+        1, 87, record_errors=[BatchIndexAndErrorMessage(1, "has no key")], error_message="one is bad"
+    )
+
+    async def main(producer: AsyncProducer) -> list[str]:
+        deliveries = await send_all(producer, "a", 3)
+        await producer.flush()
+        return [str(delivery.exception()) for delivery in deliveries]
+
+    rest = "Failed to append record because it was part of a batch which had one or more invalid records"
+    assert run(cluster, main) == [rest, "has no key", rest]
+
+
+def test_retries_that_are_used_up_fail_the_record_with_the_last_error() -> None:
+    cluster = VirtualCluster(7)
+    cluster.create_topic("a")
+    cluster.meddle = refuse_first(100, NotEnoughReplicas.code)
+
+    async def main(producer: AsyncProducer) -> None:
+        with pytest.raises(NotEnoughReplicas):
+            await producer.send_and_wait("a", b"v")
+
+    run(cluster, main, retries=2)
+    assert len(only(cluster.requests, "Produce")) == 3
+
+
+def test_a_record_is_given_up_after_the_delivery_time_out_and_not_much_later() -> None:
+    cluster = VirtualCluster(8)
+    cluster.create_topic("a")
+    cluster.meddle = lambda broker, request: Meddling(is_lost=isinstance(request.body, ProduceRequest))
+
+    async def main(producer: AsyncProducer) -> None:
+        clock = producer._core.world.clock
+        started = clock.monotonic_ms()
+        with pytest.raises(DeliveryTimeout, match=r"Expiring 1 record\(s\) for a-0: \d+ ms has passed"):
+            await producer.send_and_wait("a", b"v")
+        assert 2000 <= clock.monotonic_ms() - started < 2500
+
+    run(cluster, main, request_timeout_ms=700, delivery_timeout_ms=2000, linger_ms=0)
+
+
+def test_after_an_expired_batch_the_partition_goes_on_without_a_gap_and_without_repeats() -> None:
+    """The batch may have been written or not, so the producer takes a new epoch before it goes on (KIP-360)."""
+    cluster = VirtualCluster(9)
+    cluster.create_topic("a")
+    is_broken = True
+
+    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+        return Meddling(loses_answer=is_broken and isinstance(request.body, ProduceRequest))
+
+    async def main(producer: AsyncProducer) -> None:
+        nonlocal is_broken
+        deliveries = await send_all(producer, "a", 3)
+        for delivery in deliveries:
+            with pytest.raises(DeliveryTimeout):
+                await delivery
+        is_broken = False
+        assert (await producer.send_and_wait("a", b"next", partition=0)).offset >= 0
+
+    cluster.meddle = meddle
+    run(cluster, main, batch_size=0, request_timeout_ms=500, delivery_timeout_ms=1000, linger_ms=0)
+    written = values(cluster, "a")[0]
+    assert written[-1] == b"next"
+    assert len(written) == len(set(written))
+
+
+@pytest.mark.parametrize("error", [OutOfOrderSequenceNumber, UnknownProducerId])
+def test_a_broker_that_has_forgotten_the_producer_is_met_with_a_new_epoch(error: type[Exception]) -> None:
+    cluster = VirtualCluster(10)
+    cluster.create_topic("a")
+
+    async def main(producer: AsyncProducer) -> None:
+        await producer.send_and_wait("a", b"0")
+        manager = producer._core.manager
+        assert manager is not None
+        before = manager.producer
+        cluster.meddle = refuse_first(1, error.code, log_start_offset=0)  # type: ignore[attr-defined]
+        await producer.send_and_wait("a", b"1")
+        assert manager.producer.producer_id == before.producer_id
+        assert manager.producer.epoch == before.epoch + 1
+
+    run(cluster, main)
+    assert values(cluster, "a") == [[b"0", b"1"]]
+
+
+def test_a_batch_that_is_too_large_for_the_broker_is_split_until_it_fits() -> None:
+    cluster = VirtualCluster(11)
+    cluster.create_topic("a")
+
+    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+        if isinstance(request.body, ProduceRequest):
+            records = request.body.topic_data[0].partition_data[0].records
+            if records is not None and len(records) > 400:
+                return Meddling(answer=refusal(request.body, MessageTooLarge.code))
+        return FINE
+
+    async def main(producer: AsyncProducer) -> None:
+        told: list[int] = []
+        deliveries = [
+            await producer.send(
+                "a",
+                b"%03d" % number + bytes(50),
+                on_delivery=lambda metadata, error: told.append(metadata.offset),  # type: ignore[union-attr]
+            )
+            for number in range(40)
+        ]
+        await producer.flush()
+        assert [delivery.result().offset for delivery in deliveries] == list(range(40))
+        assert told == list(range(40))
+        assert producer.metrics()["batch-split-total"] >= 2
+        assert producer.metrics()["buffer-available-bytes"] == producer.metrics()["buffer-total-bytes"]
+        # The sequence goes on where the parts ended.
+        assert (await producer.send_and_wait("a", b"next")).offset == 40
+
+    cluster.meddle = meddle
+    run(cluster, main)
+    assert [value[:3] for value in values(cluster, "a")[0][:40] if value] == [b"%03d" % number for number in range(40)]
+
+
+def test_one_record_that_is_too_large_for_the_broker_fails() -> None:
+    cluster = VirtualCluster(12)
+    cluster.create_topic("a")
+    cluster.meddle = refuse_first(1, MessageTooLarge.code)
+
+    async def main(producer: AsyncProducer) -> None:
+        with pytest.raises(MessageTooLarge):
+            await producer.send_and_wait("a", b"v")
+
+    run(cluster, main)
+
+
+# Waiting
+
+
+def test_a_topic_that_does_not_exist_is_waited_for_and_then_given_up() -> None:
+    cluster = VirtualCluster(13)
+
+    async def main(producer: AsyncProducer) -> None:
+        with pytest.raises(KafkaTimeout, match="Topic nowhere not present in metadata after 1500 ms"):
+            await producer.send("nowhere", b"v")
+
+    run(cluster, main, max_block_ms=1500)
+
+
+def test_a_partition_that_does_not_exist_is_waited_for_and_then_given_up() -> None:
+    cluster = VirtualCluster(14)
+    cluster.create_topic("a", 2)
+
+    async def main(producer: AsyncProducer) -> None:
+        await producer.send_and_wait("a", b"v", partition=1)
+        with pytest.raises(KafkaTimeout, match="Partition 2 of a not present in metadata after 1500 ms"):
+            await producer.send("a", b"v", partition=2)
+
+    run(cluster, main, max_block_ms=1500)
+
+
+def test_a_full_buffer_holds_senders_back_and_serves_them_in_turn() -> None:
+    cluster = VirtualCluster(15)
+    cluster.create_topic("a")
+    cluster.meddle = lambda broker, request: Meddling(delay_ms=50 if isinstance(request.body, ProduceRequest) else 0)
+
+    async def main(producer: AsyncProducer) -> None:
+        deliveries = [await producer.send("a", b"%02d" % number + bytes(900)) for number in range(30)]
+        assert producer.metrics()["buffer-available-bytes"] < 1024
+        await producer.flush()
+        assert all(delivery.done() for delivery in deliveries)
+        assert producer.metrics()["buffer-available-bytes"] == 4096
+
+    run(cluster, main, buffer_memory=4096, batch_size=1024, linger_ms=1000)
+    assert [value[:2] for value in values(cluster, "a")[0] if value] == [b"%02d" % number for number in range(30)]
+
+
+def test_a_buffer_that_stays_full_is_an_error_after_the_time_to_block() -> None:
+    cluster = VirtualCluster(16)
+    cluster.create_topic("a")
+    cluster.meddle = lambda broker, request: Meddling(is_lost=isinstance(request.body, ProduceRequest))
+
+    async def main(producer: AsyncProducer) -> None:
+        clock = producer._core.world.clock
+        await producer.partitions_for("a")
+        for _ in range(4):
+            await producer.send("a", bytes(900))
+        started = clock.monotonic_ms()
+        with pytest.raises(BufferExhausted, match="within the configured max blocking time 700 ms"):
+            await producer.send("a", bytes(900))
+        assert 700 <= clock.monotonic_ms() - started < 900
+        assert producer.metrics()["waiting-threads"] == 0
+
+    run(cluster, main, buffer_memory=4096, batch_size=1024, max_block_ms=700)
+
+
+def test_records_linger_together_and_a_flush_does_not_wait_for_them() -> None:
+    cluster = VirtualCluster(17)
+    cluster.create_topic("a")
+
+    async def main(producer: AsyncProducer) -> None:
+        world = producer._core.world
+        await producer.send_and_wait("a", b"first")
+        before = len(only(cluster.requests, "Produce"))
+        for number in range(10):
+            await producer.send("a", b"%d" % number)
+            await world.tasks.sleep_ms(10)
+        assert len(only(cluster.requests, "Produce")) == before
+        await world.tasks.sleep_ms(1000)
+        assert len(only(cluster.requests, "Produce")) == before + 1
+        await producer.send("a", b"x")
+        started = world.clock.monotonic_ms()
+        await producer.flush()
+        assert world.clock.monotonic_ms() - started < 500
+
+    run(cluster, main, linger_ms=1000)
+
+
+def test_closing_sends_what_is_left_and_closing_at_once_fails_it() -> None:
+    cluster = VirtualCluster(18)
+    cluster.create_topic("a")
+
+    async def main(producer: AsyncProducer) -> None:
+        await producer.partitions_for("a")
+        sent = await producer.send("a", b"sent")
+        await producer.close()
+        assert sent.result().offset == 0
+        with pytest.raises(ClientClosed):
+            await producer.send("a", b"late")
+        await producer.close()
+
+    run(cluster, main, linger_ms=60_000)
+    assert values(cluster, "a") == [[b"sent"]]
+
+    cluster = VirtualCluster(19)
+    cluster.create_topic("a")
+    cluster.meddle = lambda broker, request: Meddling(is_lost=isinstance(request.body, ProduceRequest))
+
+    async def hasty(producer: AsyncProducer) -> None:
+        await producer.partitions_for("a")
+        lost = await producer.send("a", b"lost")
+        clock = producer._core.world.clock
+        started = clock.monotonic_ms()
+        await producer.close(1.5)
+        assert 1500 <= clock.monotonic_ms() - started < 2000
+        assert isinstance(lost.exception(), ClientClosed)
+
+    run(cluster, hasty)
+
+
+def test_acks_0_is_told_nothing_and_still_writes() -> None:
+    cluster = VirtualCluster(20)
+    cluster.create_topic("a")
+
+    async def main(producer: AsyncProducer) -> None:
+        assert (await producer.send_and_wait("a", b"v")).offset == -1
+        await producer._core.world.tasks.sleep_ms(100)
+
+    run(cluster, main, acks=0)
+    assert values(cluster, "a") == [[b"v"]]
+
+
+def test_an_old_broker_is_spoken_to_by_name_and_in_its_version() -> None:
+    cluster = VirtualCluster(21, versions={"Produce": (3, 7), "Metadata": (1, 7), "InitProducerId": (0, 1)})
+    cluster.create_topic("a")
+
+    async def main(producer: AsyncProducer) -> None:
+        await producer.send_and_wait("a", b"v")
+
+    run(cluster, main)
+    assert {version for _, version in only(cluster.requests, "Produce")} == {7}
+    assert values(cluster, "a") == [[b"v"]]
+
+
+def test_a_callback_that_raises_harms_nobody() -> None:
+    cluster = VirtualCluster(22)
+    cluster.create_topic("a")
+
+    async def main(producer: AsyncProducer) -> None:
+        def broken(metadata: object, error: object) -> None:
+            raise RuntimeError("mine")
+
+        await producer.send("a", b"0", on_delivery=broken)
+        assert (await producer.send_and_wait("a", b"1")).offset == 1
+
+    run(cluster, main)
+
+
+def test_a_connection_that_breaks_fails_with_a_network_error_when_nothing_may_be_retried() -> None:
+    cluster = VirtualCluster(23)
+    cluster.create_topic("a")
+    cluster.meddle = lambda broker, request: Meddling(loses_answer=isinstance(request.body, ProduceRequest))
+
+    async def main(producer: AsyncProducer) -> None:
+        with pytest.raises(NetworkException):
+            await producer.send_and_wait("a", b"v")
+
+    run(cluster, main, retries=0)
