@@ -40,6 +40,9 @@ _HOME: dict[str, str] = {
     "Wakeup": "ottla.client.errors",
     "GroupMetadata": "ottla.client.group",
     "OffsetAndMetadata": "ottla.client.group",
+    "AcknowledgeType": "ottla.client.share",
+    "AsyncShareConsumer": "ottla.client.share",
+    "ShareConsumer": "ottla.client.share",
     "ConsumerRecord": "ottla.records",
     "TopicPartition": "ottla.types",
 }

@@ -16,20 +16,15 @@ from ottla.client.group.commits import Commits, Outsider
 from ottla.client.group.context import GroupContext
 from ottla.client.group.interface import Consumed, GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
 from ottla.client.group.membership import Membership
+from ottla.client.group.poll_watch import PollWatch
 from ottla.client.network import COORDINATOR, Coordinators, Metadata, NetworkClient
 from ottla.errors import KafkaError
-from ottla.world import Task, Timer
+from ottla.world import Task
 
 log = logging.getLogger(__name__)
 
 CONSUMER_GROUP_HEARTBEAT_KEY = 68
 GROUP_VERSION = "group.version"
-POLL_TOO_LATE = (
-    "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer than the "
-    "configured max.poll.interval.ms (%d), which typically implies that the poll loop spends too much time on records. "
-    "Raise max.poll.interval.ms, or lower max.poll.records (%d) so that the batches of poll() are smaller. The member "
-    "leaves the group until the next poll()."
-)
 
 
 class ConsumerGroup:
@@ -51,11 +46,15 @@ class ConsumerGroup:
         self._subscription: Subscription | None = None
         self._membership: Membership | None = None
         self._choosing: Task[None] | None = None
-        self._polled_ms = self._world.clock.monotonic_ms()
-        self._poll_timer: Timer | None = None
-        self._is_late = False
-        """The member has left because the user did not poll in time."""
-        self._commit_due_ms = self._polled_ms + config.auto_commit_interval_ms
+        self._watch = PollWatch(
+            self._world,
+            self._context.name,
+            interval_ms=config.max_poll_interval_ms,
+            records_max=config.max_poll_records,
+            matters=lambda: self._membership is not None and self._membership.is_active,
+            on_late=self._on_late,
+        )
+        self._commit_due_ms = self._world.clock.monotonic_ms() + config.auto_commit_interval_ms
         self._is_closed = False
 
     # The subscription
@@ -86,12 +85,12 @@ class ConsumerGroup:
 
     def note_poll(self) -> bool:
         """The user polls: the clock of max.poll.interval.ms begins again. Whether `on_poll` has something to do."""
-        self._polled_ms = now_ms = self._world.clock.monotonic_ms()
+        now_ms = self._watch.note()
         context = self._context
         return (
             bool(context.events)
             or context.has_error
-            or self._is_late
+            or self._watch.is_late
             or (self._config.enable_auto_commit and now_ms >= self._commit_due_ms)
             or self._wants_poll()
         )
@@ -106,11 +105,8 @@ class ConsumerGroup:
         error = self._context.take_error()
         if error is not None:
             raise error
-        if self._is_late:
-            self._is_late = False
-            log.warning("[%s] The member joins the group again now that poll() is called", self._context.name)
         if self._subscription is not None:
-            self._watch_polls()
+            self._watch.watch()
             if self._membership is None:
                 self._choose()
             if self._membership is not None:
@@ -126,28 +122,9 @@ class ConsumerGroup:
             wait_ms = due_ms if wait_ms is None else min(wait_ms, due_ms)
         return wait_ms
 
-    def _watch_polls(self) -> None:
-        if self._poll_timer is None and not self._is_closed:
-            self._set_poll_timer()
-
-    def _set_poll_timer(self) -> None:
-        left_ms = self._polled_ms + self._config.max_poll_interval_ms - self._world.clock.monotonic_ms()
-        self._poll_timer = self._world.tasks.later(max(left_ms, 1), self._look_at_polls)
-
-    def _look_at_polls(self) -> None:
-        self._poll_timer = None
-        membership = self._membership
-        if self._subscription is None or self._is_closed:
-            return
-        since_ms = self._world.clock.monotonic_ms() - self._polled_ms
-        if since_ms < self._config.max_poll_interval_ms or membership is None or not membership.is_active:
-            if since_ms < self._config.max_poll_interval_ms:
-                self._set_poll_timer()
-            return
-        log.error(f"[%s] {POLL_TOO_LATE}", self._context.name, self._config.max_poll_interval_ms,
-                  self._config.max_poll_records)  # fmt: skip
-        self._is_late = True
-        membership.on_poll_too_late()
+    def _on_late(self) -> None:
+        assert self._membership is not None, "only a member can be late"
+        self._membership.on_poll_too_late()
 
     # Auto-commit
 
@@ -259,10 +236,7 @@ class ConsumerGroup:
         if self._choosing is not None:
             self._choosing.cancel()
             self._choosing = None
-        if self._poll_timer is not None:
-            self._poll_timer.cancel()
-            self._poll_timer = None
-        self._is_late = False
+        self._watch.stop()
         return None if self._membership is None else self._membership.begin_leave()
 
     async def leave(

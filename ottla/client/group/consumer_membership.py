@@ -13,22 +13,19 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ottla.client.group.commits import Identity
-from ottla.client.group.consumer_member import ConsumerMember, Local, PartitionsById
+from ottla.client.group.consumer_member import ConsumerMember, Local
 from ottla.client.group.context import GroupContext
 from ottla.client.group.heartbeats import Beat, BeatVerdict, Heartbeats, MemberState
 from ottla.client.group.interface import GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
 from ottla.client.group.membership import Membership, listed
-from ottla.client.network import Build
+from ottla.client.group.topic_names import TopicNames
 from ottla.errors import GroupIdNotFound, InconsistentGroupProtocol, KafkaError, UnsupportedVersion
 from ottla.types import TopicPartition, Uuid
 from ottla.wire import Message
-from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.world import Task
 
 log = logging.getLogger(__name__)
 
-METADATA_KEY = 3
-METADATA_BY_ID_VERSION = 12
 REFUSALS = (GroupIdNotFound, UnsupportedVersion, InconsistentGroupProtocol)
 """What a broker answers to a member of the new protocol when the group, or the cluster, has not got it."""
 
@@ -49,8 +46,7 @@ class ConsumerMembership(Membership):
         self._heartbeats = Heartbeats(context, self.member, self._carry_out)
         self._reconciliation: Task[None] | None = None
         self._letting_go: Task[None] | None = None
-        self._names: dict[Uuid, str] = {}
-        """The topics of the target that were looked up or seen."""
+        self._names = TopicNames(context)
         self._fatal: KafkaError | None = None
 
     # What ConsumerGroup calls
@@ -123,7 +119,7 @@ class ConsumerMembership(Membership):
                     self.context.name)  # fmt: skip
 
     def watched_topics(self) -> Iterable[str]:
-        return [name for topic_id, name in self._names.items() if topic_id in self.member.target.partitions]
+        return self._names.known.values()
 
     @property
     def is_active(self) -> bool:
@@ -203,7 +199,7 @@ class ConsumerMembership(Membership):
         joins, failures = member.joins, 0
         while member.state is MemberState.RECONCILING and member.joins == joins:
             target = member.target
-            names = await self._resolve(target.partitions)
+            names = await self._names.resolve(target.partitions)
             known = {topic_id: found for topic_id, found in target.partitions.items() if topic_id in names}
             carried_out = target if len(known) == len(target.partitions) else Local(target.number, known)
             if carried_out == member.current:
@@ -228,32 +224,3 @@ class ConsumerMembership(Membership):
         if gone:
             await self.hand_over(RebalanceKind.REVOKED, gone, owned - gone)
         await self.hand_over(RebalanceKind.ASSIGNED, added, assigned)
-
-    async def _resolve(self, partitions: PartitionsById) -> dict[Uuid, str]:
-        """The names of the topics, as far as they can be had; those that were not known are looked up by id."""
-        metadata = self.context.metadata
-        for topic_id in partitions:
-            name = metadata.cluster.topic_names.get(topic_id)
-            if name is not None:
-                self._names[topic_id] = name
-        missing = [topic_id for topic_id in partitions if topic_id not in self._names]
-        if missing:
-            try:
-                response: MetadataResponse = await self.context.network.send(
-                    self.context.network.least_loaded(),
-                    Build(METADATA_KEY, lambda _: _metadata_request(missing), METADATA_BY_ID_VERSION),
-                )
-            except KafkaError as error:
-                log.info("[%s] The names of assigned topics could not be looked up: %s", self.context.name, error)
-            else:
-                for topic in response.topics:
-                    if not topic.error_code and topic.name:
-                        self._names[Uuid(topic.topic_id)] = topic.name
-        self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in partitions}
-        metadata.add_topics(self._names.values())
-        return self._names
-
-
-def _metadata_request(topic_ids: Iterable[Uuid]) -> MetadataRequest:
-    topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
-    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
