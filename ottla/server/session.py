@@ -40,6 +40,7 @@ OVERLAP_MAX = 64
 
 _HEAD = struct.Struct(">Iih")
 """API key and version in one, correlation id, size of the client id."""
+_SIZE = struct.Struct(">i")
 _SIZE_AND_ID = struct.Struct(">ii")
 
 
@@ -57,6 +58,7 @@ class Port:
         "receive_buffer",
         "sessions",
         "tasks",
+        "whole_max",
     )
 
     def __init__(
@@ -73,6 +75,8 @@ class Port:
         self.broker: Broker = broker
         self.listener_name = listener_name
         self.frame_max = frame_max
+        self.whole_max = frame_max + _SIZE.size
+        """The largest frame with its size."""
         self.receive_buffer = receive_buffer
         self.complaints = complaints
         self.clock: Clock = broker.world.clock
@@ -85,6 +89,8 @@ class Session:
     """A `StreamHandler`: the server's side of one connection."""
 
     __slots__ = (
+        "_common",
+        "_is_clear",
         "_is_deferred",
         "_is_ending",
         "_is_last",
@@ -105,6 +111,9 @@ class Session:
         self._port = port
         self._stream = stream
         self._reader = FrameReader(port.receive_buffer, port.frame_max)
+        self._common = port.receive_buffer.view
+        self._is_clear = False
+        """Whether what is received next begins with a frame, at the start of the common buffer."""
         self.connection = Connection(port.dispatcher.role, port.listener_name, stream.peer)
         self.active_ms = port.clock.monotonic_ms()
         """When the peer last sent or took something."""
@@ -127,14 +136,26 @@ class Session:
     # In
 
     def get_buffer(self) -> memoryview:
-        return self._reader.get_buffer()
+        buffer = self._reader.get_buffer()
+        self._is_clear = buffer is self._common
+        return buffer
 
     def on_received(self, count: int) -> None:
         port = self._port
         port.metrics.bytes_in += count
         self.active_ms = port.clock.monotonic_ms()
-        self._reader.received(count)
-        self._serve()
+        common = self._common
+        if (
+            self._is_clear
+            and 4 < count <= port.whole_max
+            and _SIZE.unpack_from(common)[0] == count - 4
+            and not (self._waiting or self._is_paused or self._is_ending or self._is_last)
+        ):
+            # One request and nothing else, as nearly always: there is nothing to be put together, and nothing to keep.
+            self._serve(common[4:count])
+        else:
+            self._reader.received(count)
+            self._serve()
 
     def on_drained(self) -> None:
         self.active_ms = self._port.clock.monotonic_ms()
@@ -174,32 +195,14 @@ class Session:
 
     # Serving
 
-    def _serve(self) -> None:
-        """Begin requests until there are none, one must wait, or others should have their turn; then send."""
-        reader = self._reader
-        served = 0
+    def _serve(self, frame: memoryview | None = None) -> None:
+        """Begin `frame`, which waits for nothing, or all requests that may be begun; then send what is answered."""
         is_stalled = False
         try:
-            while not (self._is_last or self._is_ending or self._is_deferred or self._stream.unsent_bytes):
-                waiting = self._waiting
-                if waiting and (len(waiting) >= OVERLAP_MAX or not waiting[-1].route.may_overlap):
-                    is_stalled = True
-                    break
-                if served == REQUESTS_MAX:
-                    self._is_deferred = True
-                    self._port.tasks.soon(self._serve_deferred)
-                    break
-                frame = reader.next_frame()
-                if frame is None:
-                    break
-                if not self._begin(frame):
-                    reader.put_back(frame)
-                    is_stalled = True
-                    break
-                served += 1
-                if len(self._out) + self._queued_bytes >= FLUSH_MIN:
-                    self._flush()
-            reader.keep()
+            if frame is not None:
+                self._begin(frame)
+            else:
+                is_stalled = self._begin_all()
             if self._out or self._parts:
                 self._flush()
         except BadFrame as error:
@@ -214,7 +217,35 @@ class Session:
                       exc_info=True)  # fmt: skip
             self.abort()
             return
-        self._steer(is_stalled)
+        if is_stalled or self._is_paused or self._is_deferred or self._stream.unsent_bytes:
+            self._steer(is_stalled)
+
+    def _begin_all(self) -> bool:
+        """Begin requests until there are none, one must wait, or others should have their turn; whether one must."""
+        reader = self._reader
+        served = 0
+        is_stalled = False
+        while not (self._is_last or self._is_ending or self._is_deferred or self._stream.unsent_bytes):
+            waiting = self._waiting
+            if waiting and (len(waiting) >= OVERLAP_MAX or not waiting[-1].route.may_overlap):
+                is_stalled = True
+                break
+            if served == REQUESTS_MAX:
+                self._is_deferred = True
+                self._port.tasks.soon(self._serve_deferred)
+                break
+            frame = reader.next_frame()
+            if frame is None:
+                break
+            if not self._begin(frame):
+                reader.put_back(frame)
+                is_stalled = True
+                break
+            served += 1
+            if len(self._out) + self._queued_bytes >= FLUSH_MIN:
+                self._flush()
+        reader.keep()
+        return is_stalled
 
     def _serve_deferred(self) -> None:
         self._is_deferred = False
