@@ -8,19 +8,27 @@ sync; a broker that does not lead answers NOT_LEADER_OR_FOLLOWER. Only what clie
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
 from ottla.client.network import Cluster
-from ottla.errors import KafkaError, NotLeaderOrFollower, UnknownTopicOrPartition, UnsupportedVersion
+from ottla.errors import (
+    KafkaError,
+    NotLeaderOrFollower,
+    OutOfOrderSequenceNumber,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from ottla.net import FrameReader, ReceiveBuffer
+from ottla.records import batches
 from ottla.sim import Life, VirtualClock, VirtualDisk, VirtualLoop, VirtualNetwork
 from ottla.sim.network import Host
 from ottla.sim.world import VirtualNodeWorld, node_world
 from ottla.storage import Isolation
-from ottla.types import TopicPartition, Uuid
+from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.wire import APIS, Message
 from ottla.wire.frames import Request, read_request, unsupported_api_versions, write_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
@@ -57,6 +65,8 @@ from ottla.world import ClientWorld, Stream
 from tests.support.logs import TestLog
 
 PORT = 9092
+LEADER_VERSION = 10
+"""The first of Produce in which a refusal tells who leads now."""
 SERVED = ("Produce", "Fetch", "ListOffsets", "Metadata", "FindCoordinator", "ApiVersions", "InitProducerId")
 
 
@@ -64,7 +74,7 @@ class Meddling(NamedTuple):
     """What becomes of a request."""
 
     is_lost: bool = False
-    """It is not carried out, and not answered."""
+    """It is not carried out, and neither is what comes behind it on the connection, which has fallen silent."""
     loses_answer: bool = False
     """It is carried out, and the connection breaks before the answer."""
     delay_ms: float = 0
@@ -208,7 +218,7 @@ class VirtualBroker:
             case MetadataRequest():
                 return self._metadata(body)
             case ProduceRequest():
-                return self._produce(body)
+                return self._produce(body, request.version)
             case FetchRequest():
                 return self._fetch(body)
             case ListOffsetsRequest():
@@ -281,7 +291,7 @@ class VirtualBroker:
             raise NotLeaderOrFollower
         return found
 
-    def _produce(self, request: ProduceRequest) -> ProduceResponse | None:
+    def _produce(self, request: ProduceRequest, version: int) -> ProduceResponse | None:
         response = ProduceResponse()
         for topic in request.topic_data:
             name = self.cluster.name_of(topic)
@@ -291,19 +301,32 @@ class VirtualBroker:
                 try:
                     led = self._led(name, one.index)
                     assert one.records is not None
+                    self._check_beginning(led, one.records)
                     info = led.log.log.append_as_leader(bytearray(one.records), leader_epoch=led.leader_epoch)
                     led.log.log.update_high_watermark(led.log.log.log_end_offset)
                     answer.base_offset = info.first_offset
                     answer.log_start_offset = 0
                 except KafkaError as error:
                     answer.error_code = error.code
-                    if isinstance(error, NotLeaderOrFollower):
+                    if isinstance(error, NotLeaderOrFollower) and version >= LEADER_VERSION:
                         now = self.cluster.topics[name][1][one.index]
                         answer.current_leader = LeaderIdAndEpoch(now.leader, now.leader_epoch)
                         response.node_endpoints = [NodeEndpoint(now.leader, f"broker{now.leader}", PORT)]
                 told.partition_responses.append(answer)
             response.responses.append(told)
         return None if request.acks == 0 else response
+
+    def _check_beginning(self, led: _Partition, records: Buffer) -> None:
+        """A producer begins with its first batch.
+
+        Kafka's brokers ask that of transactions only (KIP-890), and so let an idempotent producer's second batch in if
+        the first was refused for the moment. A later loss of the second one's answer then makes for a duplicate that no
+        client can prevent: not what is to be found here.
+        """
+        for batch in batches(memoryview(records)):
+            known = led.log.log.producers.producers.get(batch.producer_id)
+            if batch.base_sequence > 0 and (known is None or known.producer_epoch != batch.producer_epoch):
+                raise OutOfOrderSequenceNumber
 
     def _fetch(self, request: FetchRequest) -> FetchResponse:
         response = FetchResponse()
@@ -352,6 +375,9 @@ class _Session:
         self._stream = stream
         self._reader = FrameReader(broker.receive_buffer, 1 << 26)
         self._is_closed = False
+        self._is_silent = False
+        self._is_waiting = False
+        self._requests: deque[bytes] = deque()
         self._ready_ms = 0.0
 
     def get_buffer(self) -> memoryview:
@@ -360,10 +386,18 @@ class _Session:
     def on_received(self, count: int) -> None:
         self._reader.received(count)
         while (frame := self._reader.next_frame()) is not None:
-            self._serve(bytes(frame))
+            self._requests.append(bytes(frame))
         self._reader.keep()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """One request after the other: what comes behind a fetch that waits, waits too."""
+        while self._requests and not self._is_waiting:
+            self._serve(self._requests.popleft())
 
     def _serve(self, frame: bytes) -> None:
+        if self._is_silent:
+            return
         broker, cluster = self._broker, self._broker.cluster
         try:
             request = read_request(frame)
@@ -374,6 +408,7 @@ class _Session:
         cluster.requests.append((broker.index, name, request.header.request_api_version))
         meddling = cluster.meddle(broker, request)
         if meddling.is_lost or broker.world is None:
+            self._is_silent = True
             return
         answer = meddling.answer or broker.answer(request)
         if meddling.loses_answer:
@@ -395,7 +430,9 @@ class _Session:
         answer = broker.answer(request)
         assert isinstance(answer, FetchResponse)
         if _has_news(answer) or broker.world.clock.monotonic_ms() >= until_ms:
+            self._is_waiting = False
             self._send(request, answer, 0)
+            self._go_on()
         else:
             broker.world.tasks.later(5, lambda: self._wait_for_data(request, until_ms))
 

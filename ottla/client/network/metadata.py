@@ -146,7 +146,7 @@ class Metadata:
         if wait_ms <= 0:
             self._ask()
         elif self._timer is None or not self._is_timer_short:
-            self._set_timer(wait_ms, is_short=True)
+            self._set_timer(max(wait_ms, 1.0), is_short=True)
 
     def _set_timer(self, delay_ms: float, *, is_short: bool = False) -> None:
         if self._timer is not None:

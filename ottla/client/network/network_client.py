@@ -337,7 +337,7 @@ class Peer:
             self._transmit(connection, pending.request, max(1.0, pending.deadline_ms - now_ms), pending.on_answer)
 
     def _wake_at(self, at_ms: float) -> None:
-        self._world.tasks.later(max(0.0, at_ms - self._world.clock.monotonic_ms()), self._flush_pending)
+        self._world.tasks.later(max(1.0, at_ms - self._world.clock.monotonic_ms()), self._flush_pending)
 
     # Connecting
 
@@ -348,7 +348,8 @@ class Peer:
         wait_ms = self.retry_in_ms()
         if wait_ms > 0:
             if self._timer is None:
-                self._set_timer(wait_ms, self.connect)
+                # The clock counts whole milliseconds: a shorter wait would find nothing changed, and wait again.
+                self._set_timer(max(wait_ms, 1.0), self.connect)
             return
         self._cancel_timer()
         self.is_connecting = True
