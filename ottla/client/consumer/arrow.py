@@ -7,6 +7,7 @@ cannot be read is told once everything before it was given, as `poll` does. pyar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_ as _is
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ottla.client.config import ConsumerConfig, read_settings
@@ -66,6 +67,8 @@ class ArrowMaker:
 
     def make(self, taken: Sequence[Taken], ends: Mapping[TopicPartition, int] | None = None) -> Made:
         """All that was taken, before the partitions' `ends` and up to the first record that cannot be read."""
+        if not taken:
+            return Made(None, [], None)
         items = [(state, raw) for state, batches in taken for raw in batches]
         error: Exception | None = None
         bad: RecordDeserialization | None = None
@@ -101,6 +104,22 @@ class ArrowMaker:
                 state, raw = items[end]
                 rest[state] = Position(max(bad.offset, raw.start_offset), raw.batch.leader_epoch)
             return Made(batch, list(rest.items()), None if batch is not None else error)
+
+
+class ArrowMakers:
+    """The maker for what a consumer is asked for again and again: typed columns are costly to begin with."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[Any, ...] = ()
+        self._maker: ArrowMaker | None = None
+
+    def get(self, columns: Sequence[str] | None, schema: Schema | None, key_schema: Schema | None) -> ArrowMaker:
+        """A maker for these columns, the last one if it is for the same."""
+        asked = (None if columns is None else tuple(columns), schema, key_schema)
+        same = bool(self._asked) and self._asked[0] == asked[0] and all(map(_is, self._asked[1:], asked[1:]))
+        if self._maker is None or not same:
+            self._asked, self._maker = asked, ArrowMaker(*asked)
+        return self._maker
 
 
 class Made(NamedTuple):

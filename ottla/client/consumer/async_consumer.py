@@ -43,7 +43,7 @@ from ottla.world import ClientWorld
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ottla.client.consumer.arrow import Schema, TopicReader
+    from ottla.client.consumer.arrow import ArrowMakers, Schema, TopicReader
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class AsyncConsumer(Generic[K, V]):
         self._core.buffer.on_drained = self._core.fetcher.go_on
         self._listener: RebalanceListener | None = None
         self._lent: Lent[K, V] = Lent()
+        self._arrow: ArrowMakers | None = None
         self._is_polling = False
         self._is_told = False
         """A listener runs: what it calls is part of the poll that it runs in."""
@@ -182,9 +183,11 @@ class AsyncConsumer(Generic[K, V]):
         leader_epoch. `schema` makes a typed column of the values: a `pyarrow.Schema` for JSON objects, or a decoder of
         `ottla.client.columnar`; `key_schema` likewise of the keys. Otherwise as `poll`.
         """
-        from ottla.client.consumer.arrow import POLL_BYTES, ArrowMaker
+        from ottla.client.consumer.arrow import POLL_BYTES, ArrowMakers
 
-        maker = ArrowMaker(columns, schema, key_schema)
+        if self._arrow is None:
+            self._arrow = ArrowMakers()
+        maker = self._arrow.get(columns, schema, key_schema)
         core = self._core
 
         def take() -> pa.RecordBatch | None:

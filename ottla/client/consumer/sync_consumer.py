@@ -54,7 +54,7 @@ from ottla.world.threads import LoopClosed, LoopThread
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ottla.client.consumer.arrow import Schema, SyncTopicReader
+    from ottla.client.consumer.arrow import ArrowMakers, Schema, SyncTopicReader
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,7 @@ class Consumer(Generic[K, V]):
         self._core.buffer.on_drained = self._on_drained
         self._listener: RebalanceListener | None = None
         self._lent: Lent[K, V] = Lent()
+        self._arrow: ArrowMakers | None = None
 
     def _on_drained(self) -> None:
         self._loop.post(self._core.fetcher.go_on)
@@ -156,16 +157,13 @@ class Consumer(Generic[K, V]):
     def _poll(self, timeout: float | None, take: Callable[[], T | None]) -> T | None:
         """Wait until `take` gives something, and do everything meanwhile that happens inside a poll."""
         core = self._core
-        if not self._lent.is_open and not core.note_poll():
-            taken = take()
-            if taken:
-                return taken
-        core.check_open()
-        self._settle()
         deadline = Deadline(self._loop.world, None if timeout is None else timeout * 1000)
-        self._run(_begin_poll(core))
-        while True:
+        if self._lent.is_open or core.note_poll():
+            core.check_open()
+            self._settle()
+            self._run(_begin_poll(core))
             self._serve()
+        while True:
             seen = core.signal_count
             taken = take()
             if taken:
@@ -173,6 +171,7 @@ class Consumer(Generic[K, V]):
             if deadline.has_passed:
                 return None
             self._run(_wait_and_begin(core, deadline, seen))
+            self._serve()
 
     def poll_arrow(
         self,
@@ -188,9 +187,11 @@ class Consumer(Generic[K, V]):
         leader_epoch. `schema` makes a typed column of the values: a `pyarrow.Schema` for JSON objects, or a decoder of
         `ottla.client.columnar`; `key_schema` likewise of the keys. Otherwise as `poll`.
         """
-        from ottla.client.consumer.arrow import POLL_BYTES, ArrowMaker
+        from ottla.client.consumer.arrow import POLL_BYTES, ArrowMakers
 
-        maker = ArrowMaker(columns, schema, key_schema)
+        if self._arrow is None:
+            self._arrow = ArrowMakers()
+        maker = self._arrow.get(columns, schema, key_schema)
         core = self._core
 
         def take() -> pa.RecordBatch | None:
