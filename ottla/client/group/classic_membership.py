@@ -362,6 +362,13 @@ class ClassicMembership(Membership):
             self._request_rejoin("need to revoke partitions and re-join")
         assignor.on_assignment(assignment, generation_id)
         await self.hand_over(RebalanceKind.ASSIGNED, added, assigned)
+        self._look_back()
+
+    def _look_back(self) -> None:
+        """What has changed since this round began asks for another."""
+        if self.subscription is not None and set(self.subscription.topics) != set(self._joined_topics or ()):
+            self._request_rejoin("subscription has changed")
+        self._on_metadata(self.context.metadata.cluster)
 
     # Heartbeats
 
