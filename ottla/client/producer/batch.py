@@ -87,6 +87,7 @@ class ProducerBatch:
         "leader_epoch",
         "max_timestamp",
         "partition",
+        "place",
         "producer_epoch",
         "producer_id",
         "retry_at_ms",
@@ -131,6 +132,8 @@ class ProducerBatch:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
+        self.place = 0
+        """How many batches of its partition were numbered before it."""
         self.codec = Codec.NONE
         self._payload: bytes | bytearray | None = None
         self._assembled: bytes | None = None
@@ -271,6 +274,7 @@ class ProducerBatch:
                 part.set_producer(
                     self.producer_id, self.producer_epoch, sequence, is_transactional=self.is_transactional
                 )
+                part.place = self.place
                 sequence = increment_sequence(sequence, part.count)
             for delivery, call in self._callbacks:
                 if start <= delivery[1] < start + part.count:

@@ -16,6 +16,8 @@ from ottla.types import TopicPartition
 
 NO_OFFSET = -1
 EPOCH_MAX = 0x7FFF
+REMEMBERED_BATCHES = 5
+"""A broker knows the last so many batches of a producer and a partition again when they are sent again."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -38,7 +40,7 @@ NO_PRODUCER = ProducerIdAndEpoch()
 class PartitionSequences:
     """The numbers of one partition."""
 
-    __slots__ = ("in_flight", "last_acked_offset", "last_acked_sequence", "next_sequence", "producer")
+    __slots__ = ("_numbered", "in_flight", "last_acked_offset", "last_acked_sequence", "next_sequence", "producer")
 
     def __init__(self) -> None:
         self.producer = NO_PRODUCER
@@ -48,6 +50,25 @@ class PartitionSequences:
         self.last_acked_offset = NO_OFFSET
         self.in_flight: list[ProducerBatch] = []
         """What was sent or is to be sent again, by sequence."""
+        self._numbered = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch may be sent and the oldest under way would still be known if it had to be sent again.
+
+        On one connection the requests in flight see to that. But when the leader moves while an answer is still awaited
+        of the old one, the new one could acknowledge any number of batches meanwhile.
+        """
+        return not self.in_flight or self._numbered - self.in_flight[0].place < REMEMBERED_BATCHES
+
+    def number(self, batch: ProducerBatch, *, is_transactional: bool) -> None:
+        """Give a batch the next place."""
+        producer_id, epoch = self.producer
+        batch.set_producer(producer_id, epoch, self.next_sequence, is_transactional=is_transactional)
+        batch.place = self._numbered
+        self._numbered += 1
+        self.next_sequence = increment_sequence(self.next_sequence, batch.count)
+        self.add(batch)
 
     def add(self, batch: ProducerBatch) -> None:
         assert batch.has_sequence, "what is tracked has a number"

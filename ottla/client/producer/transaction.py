@@ -42,7 +42,6 @@ from ottla.errors import (
     UnknownProducerId,
     UnsupportedVersion,
 )
-from ottla.records import increment_sequence
 from ottla.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -428,7 +427,7 @@ class TransactionManager:
             # What is under way under another id or epoch has to come to its end first, or this would overtake it.
             if known.in_flight and known.producer != self.producer:
                 return False
-            return partition not in self._unresolved
+            return known.has_room and partition not in self._unresolved
         # What is sent again goes out in the order of the sequence: one at a time, the first first.
         return not known.in_flight or known.in_flight[0].base_sequence == batch.base_sequence
 
@@ -437,14 +436,7 @@ class TransactionManager:
         known = self.sequences[batch.partition]
         if known.producer != self.producer and not known.in_flight:
             known.begin_again(self.producer)
-        batch.set_producer(
-            self.producer.producer_id,
-            self.producer.epoch,
-            known.next_sequence,
-            is_transactional=self.is_transactional,
-        )
-        known.next_sequence = increment_sequence(known.next_sequence, batch.count)
-        known.add(batch)
+        known.number(batch, is_transactional=self.is_transactional)
 
     def batch_completed(self, batch: ProducerBatch, base_offset: int) -> None:
         known = self.sequences[batch.partition]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.client.errors import BufferExhausted, ClientClosed, DeliveryTimeout, KafkaTimeout
+from ottla.client.network import Node
 from ottla.client.producer import AsyncProducer, Delivery
 from ottla.errors import (
     KafkaStorageError,
@@ -18,6 +19,7 @@ from ottla.errors import (
     TopicAuthorizationFailed,
     UnknownProducerId,
 )
+from ottla.types import TopicPartition
 from ottla.wire.frames import Request
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -181,6 +183,32 @@ def test_a_broker_that_comes_back_gets_what_waited_for_it_once() -> None:
 
     run(cluster, main, batch_size=0, retries=3)
     assert values(cluster, "a") == [numbered(10)]
+
+
+def test_a_batch_that_was_not_answered_is_not_outrun_by_more_than_a_broker_remembers() -> None:
+    """A broker hangs on to the answers to two batches that it has written, and another leads. Were the new one sent more
+    than five batches before the first two are sent again, it would not know these any more."""
+    cluster = VirtualCluster(24)
+    cluster.create_topic("a")
+
+    async def main(producer: AsyncProducer) -> None:
+        world = producer._core.world
+        await producer.send_and_wait("a", b"0", partition=0)
+        deliveries = [await producer.send("a", b"%d" % number, partition=0) for number in (1, 2)]
+        cluster.meddle = lambda broker, request: Meddling(delay_ms=100_000 * (request.header.request_api_key == 0))
+        await world.tasks.sleep_ms(50)
+        cluster.meddle = lambda broker, request: FINE
+        cluster.move_leader("a", 0, 2)
+        producer._core.metadata.update_leader(TopicPartition("a", 0), 2, 1, [Node(2, "broker2", 9092)])
+        for number in range(3, 30):
+            deliveries.append(await producer.send("a", b"%d" % number, partition=0))
+            await world.tasks.sleep_ms(20)
+        assert not deliveries[0].done()
+        await producer.flush(60)
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 30))
+
+    run(cluster, main, batch_size=0, linger_ms=0, request_timeout_ms=3000, delivery_timeout_ms=60_000)
+    assert values(cluster, "a") == [numbered(30)]
 
 
 # What does not
