@@ -715,6 +715,20 @@ fail:
     return -1;
 }
 
+/* A record whose fields are to be put in place, every one of them. */
+static inline PyObject *
+new_record(const State *state)
+{
+    PyTypeObject *type = (PyTypeObject *)state->consumer_record;
+    PyObject *record = type->tp_alloc(type, FIELD_COUNT);
+#if PY_VERSION_HEX >= 0x030E0000
+    if (record != NULL) {
+        ((PyTupleObject *)record)->ob_hash = -1; /* no hash is known yet */
+    }
+#endif
+    return record;
+}
+
 static inline PyObject *
 optional_bytes(const uint8_t *data, int64_t size)
 {
@@ -766,8 +780,7 @@ typedef struct {
 static PyObject *
 decoded_record(const State *state, const Shared *shared, const RawRecord *raw, int64_t offset, const uint8_t *end)
 {
-    PyTypeObject *type = (PyTypeObject *)state->consumer_record;
-    PyObject *record = type->tp_alloc(type, FIELD_COUNT);
+    PyObject *record = new_record(state);
     if (record == NULL) {
         return NULL;
     }
@@ -894,11 +907,10 @@ with_content(PyObject *module, PyObject *const *args, Py_ssize_t arg_count)
     if (load_consumer_record(state) < 0) {
         return NULL;
     }
-    PyTypeObject *type = (PyTypeObject *)state->consumer_record;
-    if (!Py_IS_TYPE(args[0], type) || PyTuple_GET_SIZE(args[0]) != FIELD_COUNT) {
+    if (!Py_IS_TYPE(args[0], (PyTypeObject *)state->consumer_record) || PyTuple_GET_SIZE(args[0]) != FIELD_COUNT) {
         return PyErr_Format(PyExc_TypeError, "not a ConsumerRecord but %.100s", Py_TYPE(args[0])->tp_name);
     }
-    PyObject *record = type->tp_alloc(type, FIELD_COUNT);
+    PyObject *record = new_record(state);
     if (record == NULL) {
         return NULL;
     }

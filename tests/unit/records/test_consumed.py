@@ -176,6 +176,7 @@ def test_a_record_behaves_as_a_value(build: Any) -> None:
     first, second = decode(build, only(sample())), decode(build, only(sample()))
     assert first == second
     assert {*first} == {*second}
+    assert [hash(record) for record in first] == [hash(record_of(row)) for row in ROWS]
     assert first[0] != first[1]
     assert pickle.loads(pickle.dumps(first)) == first
     assert copy.deepcopy(first[0]) == first[0]
