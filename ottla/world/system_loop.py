@@ -321,10 +321,18 @@ class SystemStream:
         if self._is_closing:
             return
         queue = self._queue
-        if not queue and len(parts) == 1 and isinstance(parts[0], bytearray):
-            parts = self._send_at_once(parts[0])
-            if not parts:
+        if not queue and len(parts) == 1 and type(data := parts[0]) is bytearray:
+            # The everyday response, small and with nothing before it.
+            try:
+                sent = self._sock.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._loop.call_soon(self._shut, error)
                 return
+            if sent == len(data):
+                return
+            parts = (memoryview(data)[sent:],)
         for part in parts:
             if isinstance(part, bytes | bytearray | memoryview):
                 view = memoryview(part)
@@ -344,17 +352,6 @@ class SystemStream:
             if queue:
                 self._is_writing = True
                 self._loop.add_writer(self._fd, self._on_writable)
-
-    def _send_at_once(self, data: bytearray) -> Sequence[Part]:
-        """The everyday response, small and with nothing before it; returns what is left to be sent."""
-        try:
-            sent = self._sock.send(data)
-        except (BlockingIOError, InterruptedError):
-            return (data,)
-        except OSError as error:
-            self._loop.call_soon(self._shut, error)
-            return ()
-        return (memoryview(data)[sent:],) if sent < len(data) else ()
 
     def _write(self) -> None:
         """Send until all is sent or the socket takes no more."""
