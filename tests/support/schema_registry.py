@@ -23,6 +23,9 @@ class FakeRegistry:
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.asked.append(f"{method} {path}")
+        path = path.partition("?")[0]
+        # As a registry does: what is the default, or empty, is not kept.
+        body = {name: value for name, value in body.items() if value and (name, value) != ("schemaType", "AVRO")}
         match [unquote(part) for part in path.strip("/").split("/")]:
             case ["schemas", "ids", text]:
                 found = self.schemas.get(int(text))

@@ -17,7 +17,10 @@ Table = TypeVar("Table", bound=ClientConfig)
 
 
 def read_settings(table: type[Table], mapping: Mapping[str, object] | None, keywords: Mapping[str, object]) -> Table:
-    """The table with these values. `linger.ms` and `linger_ms` are the same name, in the mapping and as keywords."""
+    """The table with these values. `linger.ms` and `linger_ms` are the same name, in the mapping and as keywords.
+
+    None is no value: a setting given as None has its default, so a function can pass on what it may not have.
+    """
     names = {setting.attribute: name for name, setting in table.settings.items()}
     values: dict[str, object] = {}
     for given in (mapping or {}, keywords):
@@ -30,7 +33,7 @@ def read_settings(table: type[Table], mapping: Mapping[str, object] | None, keyw
             if known in values:
                 raise InvalidConfig(f"{known} is given twice: {values[known]!r} and {value!r}; one is enough")
             values[known] = value
-    return table(values)
+    return table({name: value for name, value in values.items() if value is not None})
 
 
 def _unknown(table: type[ClientConfig], name: str) -> str:

@@ -15,6 +15,8 @@ from ottla.client.errors import SerializationError
 from ottla.client.serialization.registry import Registry, Schema
 
 MAGIC = 0
+SUBJECTS_MAX = 1000
+"""How many subjects' numbers a serializer remembers."""
 _FRAME = Struct(">bI")
 
 SubjectName = Callable[[str, bool, str], str]
@@ -70,6 +72,8 @@ class SchemaIds:
                 number = self._registry.register(subject, schema)
             else:
                 number = self._registry.lookup(subject, schema)
+            while len(self._prefixes) >= SUBJECTS_MAX:
+                self._prefixes.pop(next(iter(self._prefixes)), None)
             found = self._prefixes[subject] = _FRAME.pack(MAGIC, number)
         return found
 

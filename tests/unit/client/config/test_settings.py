@@ -48,6 +48,12 @@ def test_names_may_be_kafkas_or_keywords_and_values_texts_or_already_right() -> 
     )
 
 
+def test_a_setting_given_as_none_has_its_default() -> None:
+    config = producer(client_id=None, acks=1, enable_idempotence=None, transactional_id=None, linger_ms=None)
+    assert (config.linger_ms, config.enable_idempotence) == (5, False)
+    assert config.client_id.startswith("producer-")
+
+
 def test_a_name_given_twice_is_refused_also_in_two_spellings() -> None:
     with pytest.raises(InvalidConfig, match=r"linger\.ms is given twice: 1 and 2; one is enough"):
         read_settings(ProducerConfig, {**B, "linger.ms": 1}, {"linger_ms": 2})
