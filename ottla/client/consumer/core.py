@@ -20,7 +20,7 @@ from ottla.client.consumer.fetch_buffer import FetchBuffer, RawBatch, RawRecord
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.offset_lookup import FoundOffset, OffsetLookup
 from ottla.client.consumer.partition_state import NO_EPOCH, PartitionState, Position, Status
-from ottla.client.consumer.positions import Positions
+from ottla.client.consumer.positions import Positions, Trouble
 from ottla.client.consumer.subscription_state import Choice, SubscriptionPattern, SubscriptionState, as_position
 from ottla.client.errors import ClientClosed, KafkaTimeout, Wakeup
 from ottla.client.group import (
@@ -103,7 +103,7 @@ class ConsumerCore:
         self.metadata.on_update.append(self._on_metadata)
         self._transient: dict[str, int] = {}
         """Topics that somebody asks about just now, and how many do."""
-        self._errors: deque[KafkaError] = deque()
+        self._errors: deque[Trouble] = deque()
         self.signal_count = 0
         self._waiting: set[Promise[None]] = set()
         self._interruptible: set[Promise[Any]] = set()
@@ -190,24 +190,24 @@ class ConsumerCore:
             self.is_woken = False
             raise Wakeup
 
-    def fail(self, error: KafkaError) -> None:
-        """The next poll raises this; nothing is fetched before that."""
+    def fail(self, error: Trouble) -> None:
+        """The next poll raises this, unless it is settled by then; nothing is fetched before that."""
         if len(self._errors) < ERRORS_MAX:
             self._errors.append(error)
-        self.fetcher.is_stopped = True
+        self.fetcher.is_stopped = self.positions_finder.is_stopped = True
         self.signal()
 
     def raise_error(self) -> None:
-        """Raise what the user must hear of, one at a time."""
-        if self._errors:
-            error = self._errors.popleft()
-            if not self._errors:
-                self.go_on()
-            raise error
+        """Raise what the user must hear of, one at a time; what the user has settled meanwhile is no news."""
+        while self._errors:
+            trouble = self._errors.popleft()
+            error = trouble if isinstance(trouble, KafkaError) else trouble()
+            if error is not None:
+                raise error
 
     def go_on(self) -> None:
         """Look for positions, and fetch."""
-        self.fetcher.is_stopped = bool(self._errors)
+        self.fetcher.is_stopped = self.positions_finder.is_stopped = bool(self._errors)
         self.positions_finder.go_on()
         self.fetcher.go_on()
 

@@ -19,6 +19,7 @@ from ottla.client.config import ConsumerConfig, OffsetReset, ResetKind
 from ottla.client.consumer.fetch_buffer import FetchBuffer, Fetched
 from ottla.client.consumer.fetch_session import FetchPlan, FetchSession, Wanted
 from ottla.client.consumer.partition_state import NO_REPLICA, PartitionState, Position, Status
+from ottla.client.consumer.positions import Trouble
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import ClientClosed, OffsetsOutOfRange
 from ottla.client.network import Build, Cluster, Metadata, NetworkClient, Node
@@ -77,7 +78,7 @@ class Fetcher:
         buffer: FetchBuffer,
         *,
         on_arrived: Callable[[], object],
-        on_error: Callable[[KafkaError], object],
+        on_error: Callable[[Trouble], object],
         on_reset_wanted: Callable[[], object],
     ) -> None:
         self._network = network
@@ -131,11 +132,22 @@ class Fetcher:
             if self._network.is_backing_off(node_id):
                 wait_ms = min(wait_ms or self._config.reconnect_backoff_ms, self._config.reconnect_backoff_ms)
                 continue
+            if not self._is_worth_it(states):
+                continue
             if buffered_bytes >= self._config.fetch_max_bytes and any(state.buffered_count for state in states):
                 continue  # the user takes something first
             self._fetch(node_id, states, cluster)
         if wait_ms is not None:
             self._again_after(wait_ms)
+
+    def _is_worth_it(self, states: list[PartitionState]) -> bool:
+        """Whether a fetch brings something the user will need: ahead of the buffer only where more is known to be.
+
+        A fetch that only waits at the ends of logs would make a seek wait as well, and what is taken meanwhile.
+        """
+        return not any(state.buffered_count for state in states) or any(
+            state.lag_of_fetch(is_read_committed=self._is_read_committed) for state in states
+        )
 
     def _node_for(self, state: PartitionState, cluster: Cluster, now_ms: int) -> int | None:
         """The broker to read from: a nearer replica that the leader told of, or the leader."""
@@ -354,7 +366,13 @@ class Fetcher:
             return
         reset = self._config.offset_reset
         if reset.kind is ResetKind.NONE:
-            self._on_error(OffsetsOutOfRange({state.topic_partition: position.offset}))
+            self._on_error(
+                lambda: (
+                    None
+                    if self._is_stale(state, position)
+                    else OffsetsOutOfRange({state.topic_partition: position.offset})
+                )
+            )
             return
         log.info("[%s] Fetch position %d of %s is out of range, resetting offset", self._name, position.offset,
                  state.topic_partition)  # fmt: skip

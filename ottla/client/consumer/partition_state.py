@@ -152,3 +152,9 @@ class PartitionState:
         end = self.last_stable_offset if is_read_committed else self.high_watermark
         position = self.position
         return None if end is None or position is None else max(0, end - position.offset)
+
+    def lag_of_fetch(self, *, is_read_committed: bool) -> int:
+        """How many offsets are known to lie behind what was fetched; 1 when nothing is known."""
+        end = self.last_stable_offset if is_read_committed else self.high_watermark
+        position = self.fetch_position
+        return 1 if end is None or position is None else max(0, end - position.offset)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple, TypeAlias
 
 from ottla.client.config import ConsumerConfig, OffsetReset, ResetKind
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, PASSING, FoundOffset, OffsetLookup
@@ -39,6 +40,9 @@ EPOCH_VERSION_MIN = 3
 Committed = Callable[[Iterable[TopicPartition]], Awaitable[dict[TopicPartition, OffsetAndMetadata | None]]]
 """What the group has committed."""
 
+Trouble: TypeAlias = KafkaError | Callable[[], KafkaError | None]
+"""What the user must hear of: an error, or what makes one if there still is one when the user listens."""
+
 
 class Positions:
     """Finds the positions that are missing, and checks those that a new leader has to confirm."""
@@ -53,7 +57,7 @@ class Positions:
         *,
         committed: Committed | None,
         on_found: Callable[[], object],
-        on_error: Callable[[KafkaError], object],
+        on_error: Callable[[Trouble], object],
     ) -> None:
         self._network = network
         self._metadata = metadata
@@ -68,11 +72,15 @@ class Positions:
         self._task: Task[None] | None = None
         self._woken: Promise[None] | None = None
         self._is_closed = False
+        self.is_stopped = False
+        """The user has to hear of something first: until then it would only be met again."""
         metadata.on_update.append(self._on_metadata)
 
     def go_on(self) -> None:
         """Begin with what there is to do, unless it is being done. To be called whenever there may be something."""
-        if self._is_closed or (self._task is not None and not self._task.done()) or not self._open():
+        if self._is_closed or self.is_stopped or not self._open():
+            return
+        if self._task is not None and not self._task.done():
             return
         self._task = self._world.tasks.spawn(self._run(), f"positions of {self._name}")
 
@@ -90,7 +98,7 @@ class Positions:
 
     async def _run(self) -> None:
         failures = 0
-        while self._open() and not self._is_closed:
+        while self._open() and not self._is_closed and not self.is_stopped:
             try:
                 await self._initialize()
                 await self._reset()
@@ -138,9 +146,15 @@ class Positions:
         states = [state for state in states if self._is_still(state, Status.INITIALIZING)]
         reset = self._config.offset_reset
         if states and reset.kind is ResetKind.NONE:
-            raise NoOffsetForPartition(state.topic_partition for state in states)
+            self._on_error(lambda: self._undefined(states))
+            return
         for state in states:
             state.request_reset(reset)
+
+    def _undefined(self, states: list[PartitionState]) -> NoOffsetForPartition | None:
+        """The error of partitions that still have no position, unless the user has sought one for each."""
+        left = [state.topic_partition for state in states if self._is_still(state, Status.INITIALIZING)]
+        return NoOffsetForPartition(left) if left else None
 
     def _is_still(self, state: PartitionState, status: Status) -> bool:
         """Whether the user or the group has not meanwhile gone elsewhere with it."""
@@ -197,18 +211,27 @@ class Positions:
                 self._metadata.request_update()
             else:
                 by_leader.setdefault(leader.node_id, []).append(state)
-        truncated: dict[TopicPartition, tuple[int, int | None]] = {}
+        truncated: list[Truncated] = []
         for leader_id, states in by_leader.items():
             await self._ask_leader(leader_id, states, truncated)
         if truncated:
-            raise LogTruncation(
-                {partition: places[0] for partition, places in truncated.items()},
-                {partition: places[1] for partition, places in truncated.items()},
-            )
+            self._on_error(lambda: self._truncation(truncated))
 
-    async def _ask_leader(
-        self, leader_id: int, states: list[PartitionState], truncated: dict[TopicPartition, tuple[int, int | None]]
-    ) -> None:
+    def _truncation(self, truncated: list[Truncated]) -> LogTruncation | None:
+        """The error of partitions whose position is still one that the new leader does not hold."""
+        left = [
+            one
+            for one in truncated
+            if self._is_still(one.state, Status.AWAIT_VALIDATION) and one.state.position == one.position
+        ]
+        if not left:
+            return None
+        return LogTruncation(
+            {one.state.topic_partition: one.position.offset for one in left},
+            {one.state.topic_partition: one.divergent_offset for one in left},
+        )
+
+    async def _ask_leader(self, leader_id: int, states: list[PartitionState], truncated: list[Truncated]) -> None:
         asked = {state.topic_partition: (state, state.position) for state in states}
         topics: dict[str, OffsetForLeaderTopic] = {}
         for partition, (state, position) in asked.items():
@@ -242,7 +265,7 @@ class Positions:
         state: PartitionState,
         position: Position | None,
         told: EpochEndOffset,
-        truncated: dict[TopicPartition, tuple[int, int | None]],
+        truncated: list[Truncated],
     ) -> None:
         partition = state.topic_partition
         if not self._is_still(state, Status.AWAIT_VALIDATION) or state.position != position or position is None:
@@ -263,7 +286,7 @@ class Positions:
             log.warning("[%s] Truncation detected for partition %s at offset %d (the leader's log of that epoch ends "
                         "at %d), but no reset policy is set", self._name, partition, position.offset,
                         told.end_offset)  # fmt: skip
-            truncated[partition] = (position.offset, told.end_offset if is_known else None)
+            truncated.append(Truncated(state, position, told.end_offset if is_known else None))
         elif is_known:
             log.info("[%s] Truncation detected for partition %s at offset %d, resetting offset to the first offset "
                      "known to diverge %d", self._name, partition, position.offset, told.end_offset)  # fmt: skip
@@ -272,6 +295,14 @@ class Positions:
             log.info("[%s] Truncation detected for partition %s at offset %d, resetting offset", self._name, partition,
                      position.offset)  # fmt: skip
             state.request_reset(reset)
+
+
+class Truncated(NamedTuple):
+    """A partition that was read further than the new leader's log goes."""
+
+    state: PartitionState
+    position: Position
+    divergent_offset: int | None
 
 
 def timestamp_of(reset: OffsetReset, now_ms: int) -> int:
