@@ -87,14 +87,14 @@ class _Source:
         return name
 
     def fixed(self, code: str, value: str) -> None:
-        self.run.append((code, value))
+        self.run = [*self.run, (code, value)]
 
     def flush(self) -> None:
         if self.run:
             codes = "".join(code for code, _ in self.run)
             pack = f"pack_{codes.replace('?', '_')}"
             self.names.setdefault(pack, struct.Struct(f">{codes}").pack)
-            self.line(f"{self.out} += {pack}({', '.join(value for _, value in self.run)})")
+            self.line(f"{self.out} += {pack}({', '.join(value for _, value in self.run if value)})")
         self.run = []
 
     def struct(self, schema: Schema, source: str) -> None:
@@ -164,19 +164,29 @@ class _Source:
         self.indent -= 1
 
     def length(self, code: str, count: str, compact: bool, longest: int | None) -> None:
-        """Write the length in the variable `count`."""
+        """Write the length in the variable `count`, in one piece with the run before it where it takes one byte."""
         if not compact:
             self.fixed(code, count)
             self.flush()
             return
-        self.flush()
+        before = self.run
         self.line(f"if {count} < 127:")
-        self.line(f"    {self.out}.append({count} + 1)")
+        self.indent += 1
+        if before:
+            self.fixed("B", f"{count} + 1")
+            self.flush()
+        else:
+            self.line(f"{self.out}.append({count} + 1)")
+        self.indent -= 1
         if longest is not None:
             self.line(f"elif {count} > {longest}:")
             self.line("    raise Refused")
         self.line("else:")
-        self.line(f"    {self.out} += uvarint({count} + 1)")
+        self.indent += 1
+        self.run = before
+        self.flush()
+        self.line(f"{self.out} += uvarint({count} + 1)")
+        self.indent -= 1
 
     def open_nullable(self, code: str, compact: bool, item: str) -> None:
         """Write the null of a value that is None, and open the block in which it is not."""
@@ -245,21 +255,36 @@ class _Source:
             self.indent -= 1
 
     def tags(self, tagged: list[Field], source: str) -> None:
+        unknown = f"{source}.unknown_tags"
+        if not tagged:
+            before = self.run
+            self.line(f"if {unknown}:")
+            self.indent += 1
+            self.flush()
+            self.line(f"write_tags({self.out}, (), {unknown})")
+            self.indent -= 1
+            self.line("else:")
+            self.indent += 1
+            if before:
+                self.run = [*before, ("x", "")]  # a byte that is 0
+                self.flush()
+            else:
+                self.line(f"{self.out}.append(0)")
+            self.indent -= 1
+            return
         self.flush()
         if len(tagged) == 1 and tagged[0].type.code and not tagged[0].nullable.includes(self.version):
             self.only_tag(tagged[0], source)
             return
-        known = "()"
-        if tagged:
-            known = self.fresh("known")
-            self.line(f"{known} = []")
-            for field in tagged:
-                self.line(f"if {self.is_set(field, source)}:")
-                self.indent += 1
-                self.tagged_field(field, source, known)
-                self.indent -= 1
-        self.line(f"if {f'{known} or ' if tagged else ''}{source}.unknown_tags:")
-        self.line(f"    write_tags({self.out}, {known}, {source}.unknown_tags)")
+        known = self.fresh("known")
+        self.line(f"{known} = []")
+        for field in tagged:
+            self.line(f"if {self.is_set(field, source)}:")
+            self.indent += 1
+            self.tagged_field(field, source, known)
+            self.indent -= 1
+        self.line(f"if {known} or {unknown}:")
+        self.line(f"    write_tags({self.out}, {known}, {unknown})")
         self.line("else:")
         self.line(f"    {self.out}.append(0)")
 
