@@ -586,9 +586,70 @@ wrapping_sum(int64_t left, int64_t right)
     return (int64_t)((uint64_t)left + (uint64_t)right);
 }
 
+/* --- blocks of memory that are used again --- */
+
+/* The pages of a large block are the kernel's to give: the first touch of each costs more than decoding the records
+ * that it holds. So blocks that Python has let go of wait here for the next column, and a consumer that polls in a
+ * loop touches no new page. Only with the GIL held. */
+#define SPARE_COUNT_MAX 32
+#define SPARE_BYTES_MAX (64u << 20)
+#define SPARE_SIZE_MIN (64u << 10) /* the allocator does well below it */
+
+typedef struct {
+    uint8_t *data;
+    size_t capacity;
+} Block;
+
+typedef struct {
+    Block blocks[SPARE_COUNT_MAX];
+    int count;
+    size_t bytes;
+} Spares;
+
+static void
+spares_put(Spares *spares, uint8_t *data, size_t capacity)
+{
+    if (capacity < SPARE_SIZE_MIN || spares->count == SPARE_COUNT_MAX || capacity > SPARE_BYTES_MAX - spares->bytes) {
+        PyMem_RawFree(data);
+        return;
+    }
+    spares->blocks[spares->count++] = (Block){data, capacity};
+    spares->bytes += capacity;
+}
+
+/* The smallest that holds `size` bytes, but none that would be mostly empty; data is NULL where there is none. */
+static Block
+spares_take(Spares *spares, size_t size)
+{
+    int best = -1;
+    for (int index = 0; index < spares->count; index++) {
+        size_t capacity = spares->blocks[index].capacity;
+        if (capacity >= size && capacity / 8 <= size && (best < 0 || capacity < spares->blocks[best].capacity)) {
+            best = index;
+        }
+    }
+    if (best < 0) {
+        return (Block){NULL, 0};
+    }
+    Block block = spares->blocks[best];
+    spares->blocks[best] = spares->blocks[--spares->count];
+    spares->bytes -= block.capacity;
+    return block;
+}
+
+static void
+spares_free(Spares *spares)
+{
+    while (spares->count > 0) {
+        PyMem_RawFree(spares->blocks[--spares->count].data);
+    }
+    spares->bytes = 0;
+}
+
 /* --- raising --- */
 
 typedef struct {
+    Spares spares;
     PyObject *invalid_record;
     PyObject *consumer_record; /* both from consumed.py, once they are needed */
     PyObject *timestamp_types;
@@ -930,9 +991,9 @@ typedef struct {
     size_t capacity;
 } Heap;
 
-/* Room for `more` bytes behind what is there. */
+/* Room for `more` bytes behind what is there. With `spares`, which needs the GIL, blocks come from there and go there. */
 static int
-heap_reserve(Heap *heap, size_t more)
+heap_reserve(Heap *heap, size_t more, Spares *spares)
 {
     if (more <= heap->capacity - heap->size) {
         return 0;
@@ -940,9 +1001,21 @@ heap_reserve(Heap *heap, size_t more)
     if (more > (size_t)PY_SSIZE_T_MAX / 2 - heap->size) {
         return -1;
     }
-    size_t capacity = heap->capacity + heap->capacity / 2;
+    size_t capacity = heap->capacity * 2;
     if (capacity < heap->size + more) {
         capacity = heap->size + more;
+    }
+    if (spares != NULL) {
+        Block spare = spares_take(spares, capacity);
+        if (spare.data != NULL) {
+            if (heap->size > 0) {
+                memcpy(spare.data, heap->data, heap->size);
+            }
+            spares_put(spares, heap->data, heap->capacity);
+            heap->data = spare.data;
+            heap->capacity = spare.capacity;
+            return 0;
+        }
     }
     uint8_t *data = PyMem_RawRealloc(heap->data, capacity);
     if (data == NULL) {
@@ -979,6 +1052,7 @@ typedef struct {
     PyObject_HEAD
     uint8_t *data;
     Py_ssize_t size;
+    size_t capacity;
 } Memory;
 
 static int
@@ -991,8 +1065,10 @@ memory_getbuffer(PyObject *self, Py_buffer *view, int flags)
 static void
 memory_dealloc(PyObject *self)
 {
+    Memory *memory = (Memory *)self;
     PyTypeObject *type = Py_TYPE(self);
-    PyMem_RawFree(((Memory *)self)->data);
+    State *state = PyType_GetModuleState(type);
+    spares_put(&state->spares, memory->data, memory->capacity);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -1019,10 +1095,18 @@ heap_release(const State *state, Heap *heap)
     if (memory == NULL) {
         return NULL;
     }
-    /* What was reserved and not used goes back. The smaller block may not be had: then the larger one will do. */
-    uint8_t *data = PyMem_RawRealloc(heap->data, heap->size == 0 ? 1 : heap->size);
-    memory->data = data == NULL ? heap->data : data;
+    memory->data = heap->data;
     memory->size = (Py_ssize_t)heap->size;
+    memory->capacity = heap->capacity;
+    if (heap->capacity / 2 > heap->size || heap->capacity < SPARE_SIZE_MIN) {
+        /* What was reserved and not used goes back. A smaller block may not be had: then the larger one will do. */
+        size_t size = heap->size == 0 ? 1 : heap->size;
+        uint8_t *data = PyMem_RawRealloc(heap->data, size);
+        if (data != NULL) {
+            memory->data = data;
+            memory->capacity = size;
+        }
+    }
     *heap = (Heap){NULL, 0, 0};
     PyObject *view = PyMemoryView_FromObject((PyObject *)memory);
     Py_DECREF(memory);
@@ -1055,13 +1139,13 @@ binary_free(BinaryColumn *column)
 
 /* Room for `rows` more rows and `bytes` more bytes of data. */
 static FaultKind
-binary_reserve(BinaryColumn *column, size_t rows, size_t bytes)
+binary_reserve(BinaryColumn *column, size_t rows, size_t bytes, Spares *spares)
 {
     if (bytes > (size_t)INT32_MAX - column->data.size) {
         return COLUMN_FULL;
     }
-    if (heap_reserve(&column->offsets, (rows + 1) * sizeof(int32_t)) < 0 ||
-        heap_reserve(&column->data, bytes + BLOCK) < 0) {
+    if (heap_reserve(&column->offsets, (rows + 1) * sizeof(int32_t), spares) < 0 ||
+        heap_reserve(&column->data, bytes + BLOCK, spares) < 0) {
         return OUT_OF_MEMORY;
     }
     if (column->offsets.size == 0) {
@@ -1077,7 +1161,7 @@ binary_set_null(BinaryColumn *column, int64_t row)
     Heap *validity = &column->validity;
     if (byte >= validity->size) {
         size_t more = byte + 1 - validity->size;
-        if (heap_reserve(validity, more) < 0) {
+        if (heap_reserve(validity, more, NULL) < 0) {
             return -1;
         }
         memset(validity->data + validity->size, 0xff, more);
@@ -1252,21 +1336,21 @@ builder_return_to(ColumnBuilder *builder, const BuilderMark *mark)
 
 /* Room for every row and every byte of a section, so that the loop need not ask again (but for headers). */
 static FaultKind
-builder_reserve(ColumnBuilder *builder, size_t rows, size_t bytes)
+builder_reserve(ColumnBuilder *builder, size_t rows, size_t bytes, Spares *spares)
 {
     FaultKind kind = NO_FAULT;
-    if ((builder->has_offset && heap_reserve(&builder->offset, rows * sizeof(int64_t)) < 0) ||
-        (builder->has_timestamp && heap_reserve(&builder->timestamp, rows * sizeof(int64_t)) < 0)) {
+    if ((builder->has_offset && heap_reserve(&builder->offset, rows * sizeof(int64_t), spares) < 0) ||
+        (builder->has_timestamp && heap_reserve(&builder->timestamp, rows * sizeof(int64_t), spares) < 0)) {
         return OUT_OF_MEMORY;
     }
-    if (builder->has_key && (kind = binary_reserve(&builder->key, rows, bytes)) != NO_FAULT) {
+    if (builder->has_key && (kind = binary_reserve(&builder->key, rows, bytes, spares)) != NO_FAULT) {
         return kind;
     }
-    if (builder->has_value && (kind = binary_reserve(&builder->value, rows, bytes)) != NO_FAULT) {
+    if (builder->has_value && (kind = binary_reserve(&builder->value, rows, bytes, spares)) != NO_FAULT) {
         return kind;
     }
     if (builder->has_headers) {
-        if (heap_reserve(&builder->header_lists, (rows + 1) * sizeof(int32_t)) < 0) {
+        if (heap_reserve(&builder->header_lists, (rows + 1) * sizeof(int32_t), spares) < 0) {
             return OUT_OF_MEMORY;
         }
         if (builder->header_lists.size == 0) {
@@ -1283,9 +1367,9 @@ builder_put_header(ColumnBuilder *builder, Reader *reader)
     if (read_header(reader, &header) < 0) {
         return -1;
     }
-    FaultKind kind = binary_reserve(&builder->header_key, 1, (size_t)header.name_size * 3);
+    FaultKind kind = binary_reserve(&builder->header_key, 1, (size_t)header.name_size * 3, NULL);
     if (kind == NO_FAULT) {
-        kind = binary_reserve(&builder->header_value, 1, header.value_size < 0 ? 0 : (size_t)header.value_size);
+        kind = binary_reserve(&builder->header_value, 1, header.value_size < 0 ? 0 : (size_t)header.value_size, NULL);
     }
     if (kind != NO_FAULT) {
         return failed(reader, kind, 0, 0);
@@ -1324,19 +1408,23 @@ typedef struct {
     int64_t end_offset;
 } Section;
 
-/* Runs without the GIL. */
+/* Room for what a section may hold at most. */
 static int
-builder_read(ColumnBuilder *builder, Reader *reader, const Section *section)
+builder_prepare(ColumnBuilder *builder, Reader *reader, const Section *section, Spares *spares)
 {
     size_t bytes = (size_t)(reader->end - reader->at);
     size_t rows = bytes / RECORD_SIZE_MIN;
     if (rows > (size_t)section->count) {
         rows = (size_t)section->count;
     }
-    FaultKind kind = builder_reserve(builder, rows, bytes);
-    if (kind != NO_FAULT) {
-        return failed(reader, kind, 0, 0);
-    }
+    FaultKind kind = builder_reserve(builder, rows, bytes, spares);
+    return kind == NO_FAULT ? 0 : failed(reader, kind, 0, 0);
+}
+
+/* Runs without the GIL. */
+static int
+builder_read(ColumnBuilder *builder, Reader *reader, const Section *section)
+{
     for (int64_t index = 0; index < section->count; index++) {
         RawRecord raw;
         if (read_record(reader, &raw) < 0) {
@@ -1425,6 +1513,7 @@ static PyObject *
 builder_append(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
 {
     ColumnBuilder *builder = (ColumnBuilder *)self;
+    State *state = PyType_GetModuleState(Py_TYPE(self));
     if (arg_count < 5 || arg_count > 7) {
         return PyErr_Format(PyExc_TypeError, "append takes 5 to 7 arguments, not %zd", arg_count);
     }
@@ -1447,7 +1536,7 @@ builder_append(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
     if (section.count < 0) {
         result = failed(&reader, BAD_RECORD_COUNT, section.count, 0);
     }
-    else if (section.count > 0) {
+    else if (section.count > 0 && (result = builder_prepare(builder, &reader, &section, &state->spares)) == 0) {
         builder->is_busy = 1;
         Py_BEGIN_ALLOW_THREADS
         result = builder_read(builder, &reader, &section);
@@ -1457,7 +1546,7 @@ builder_append(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
     PyBuffer_Release(&held);
     if (result < 0) {
         builder_return_to(builder, &mark);
-        return raise_fault(PyType_GetModuleState(Py_TYPE(self)), &reader.fault);
+        return raise_fault(state, &reader.fault);
     }
     return PyLong_FromLongLong(builder->row_count - mark.row_count);
 }
@@ -1468,7 +1557,7 @@ binary_release(const State *state, BinaryColumn *column, int64_t rows)
 {
     PyObject *validity = NULL, *offsets = NULL, *data = NULL, *result = NULL;
     int64_t null_count = column->null_count;
-    if (binary_reserve(column, 0, 0) == OUT_OF_MEMORY) { /* for the offset of no rows */
+    if (binary_reserve(column, 0, 0, NULL) == OUT_OF_MEMORY) { /* for the offset of no rows */
         return PyErr_NoMemory();
     }
     if (null_count == 0) {
@@ -1477,7 +1566,7 @@ binary_release(const State *state, BinaryColumn *column, int64_t rows)
     else {
         Heap *bits = &column->validity;
         size_t size = ((size_t)rows + 7) / 8;
-        if (heap_reserve(bits, size - bits->size) < 0) {
+        if (heap_reserve(bits, size - bits->size, NULL) < 0) {
             return PyErr_NoMemory();
         }
         memset(bits->data + bits->size, 0xff, size - bits->size);
@@ -1516,7 +1605,7 @@ builder_release(const State *state, ColumnBuilder *builder)
     if (!builder->has_headers) {
         items[5] = Py_NewRef(Py_None);
     }
-    else if (builder_reserve(builder, 0, 0) == NO_FAULT) {
+    else if (builder_reserve(builder, 0, 0, NULL) == NO_FAULT) {
         items[5] = Py_BuildValue("(NNNL)", heap_release(state, &builder->header_lists),
                                  binary_release(state, &builder->header_key, builder->header_count),
                                  binary_release(state, &builder->header_value, builder->header_count),
@@ -1912,7 +2001,7 @@ encoder_put_row(const RowEncoder *encoder, int64_t row, Writing *writing)
     if (writing->record_count > 0 && writing->heap.size + size > writing->size_max) {
         return 0;
     }
-    if (heap_reserve(&writing->heap, size) < 0) {
+    if (heap_reserve(&writing->heap, size, NULL) < 0) {
         return write_failed(writing, OUT_OF_MEMORY, 0);
     }
     uint8_t *at = writing->heap.data + writing->heap.size;
@@ -1966,7 +2055,7 @@ encoder_encode(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
     int result = 1;
     Py_BEGIN_ALLOW_THREADS
     /* Most batches are filled and small, and are then allocated once. */
-    if (heap_reserve(&writing.heap, writing.size_max < 65536 ? writing.size_max : 65536) < 0) {
+    if (heap_reserve(&writing.heap, writing.size_max < 65536 ? writing.size_max : 65536, NULL) < 0) {
         result = write_failed(&writing, OUT_OF_MEMORY, 0);
     }
     while (result > 0 && start < stop) {
@@ -2008,7 +2097,7 @@ encoder_partitions(PyObject *self, PyObject *argument)
     Heap heap = {NULL, 0, 0};
     Fault fault = {NO_FAULT, 0, 0};
     Py_BEGIN_ALLOW_THREADS
-    if (heap_reserve(&heap, (size_t)encoder->count * sizeof(int32_t)) < 0) {
+    if (heap_reserve(&heap, (size_t)encoder->count * sizeof(int32_t), NULL) < 0) {
         fault.kind = OUT_OF_MEMORY;
     }
     for (int64_t row = 0; row < encoder->count && fault.kind == NO_FAULT; row++) {
@@ -2111,7 +2200,7 @@ group_rows(PyObject *module, PyObject *const *args, Py_ssize_t arg_count)
     PyObject *ends = NULL, *rows = NULL;
     Heap heap = {NULL, 0, 0};
     int64_t *starts = PyMem_RawMalloc((size_t)(group_count + 1) * sizeof *starts);
-    if (starts == NULL || count > INT32_MAX || heap_reserve(&heap, (size_t)count * sizeof(int32_t) + 1) < 0) {
+    if (starts == NULL || count > INT32_MAX || heap_reserve(&heap, (size_t)count * sizeof(int32_t) + 1, NULL) < 0) {
         PyErr_NoMemory();
         goto done;
     }
@@ -2213,6 +2302,7 @@ static void
 free_module(void *module)
 {
     clear(module);
+    spares_free(&((State *)PyModule_GetState(module))->spares);
 }
 
 static PyModuleDef_Slot slots[] = {

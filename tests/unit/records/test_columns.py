@@ -114,6 +114,24 @@ def test_a_builder_that_has_finished_is_empty(build: Any) -> None:
     assert rows_of(builder.finish()) == rows_of(first) == [tuple(row) for row in ROWS]
 
 
+def test_columns_that_someone_keeps_are_not_written_over(build: Any) -> None:
+    """Large blocks of memory are used again, once the last view of them is gone and not before."""
+    random = Random(5)
+    kept: list[tuple[Columns, bytes]] = []
+    for number in range(40):
+        rows: list[Row] = [
+            (index, 0, None, bytes((number,)) * 500, ()) for index in range(random.choice((20, 400, 900)))
+        ]
+        builder = build.ColumnBuilder()
+        append(builder, build_batch(rows))
+        kept.append((builder.finish(), bytes((number,)) * 500 * len(rows)))
+        while len(kept) > 4:
+            columns, expected = kept.pop(random.randrange(len(kept)))
+            assert columns.value is not None
+            assert bytes(columns.value.data) == expected
+            assert numbers(columns.value.offsets, "i") == list(range(0, len(expected) + 1, 500))
+
+
 def test_only_the_columns_that_are_asked_for_are_made(build: Any) -> None:
     whole = build.ColumnBuilder()
     append(whole, sample())
