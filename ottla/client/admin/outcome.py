@@ -34,7 +34,7 @@ class Outcome(Generic[V]):
         self._is_seen = False
         self._error: KafkaError | None = None
         self._value: Any = None
-        self._waiting: Promise[None] | None = None
+        self._waiting: list[Promise[None]] = []
 
     @property
     def done(self) -> bool:
@@ -58,9 +58,7 @@ class Outcome(Generic[V]):
 
     def __await__(self) -> Generator[Any, Any, V]:
         if not self._is_done:
-            if self._waiting is None:
-                self._waiting = self._tasks.promise()
-            yield from self._waiting.__await__()
+            yield from _wait(self._tasks, self._waiting)
         return self.result()
 
     def succeed(self, value: V) -> None:
@@ -76,8 +74,7 @@ class Outcome(Generic[V]):
     def _settle(self) -> None:
         assert not self._is_done, f"{self._what} is settled twice"
         self._is_done = True
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        _wake(self._waiting)
 
     def __del__(self) -> None:
         if self._error is not None and not self._is_seen:
@@ -101,7 +98,7 @@ class Outcomes(Mapping[K, Outcome[V]]):
         self._tasks = tasks
         self._outcomes: dict[K, Outcome[V]] = {key: Outcome(tasks, f"{what} of {key}") for key in keys}
         self._unsettled = len(self._outcomes)
-        self._waiting: Promise[None] | None = None
+        self._waiting: list[Promise[None]] = []
 
     # Looking
 
@@ -136,9 +133,7 @@ class Outcomes(Mapping[K, Outcome[V]]):
 
     def __await__(self) -> Generator[Any, Any, Outcomes[K, V]]:
         if self._unsettled:
-            if self._waiting is None:
-                self._waiting = self._tasks.promise()
-            yield from self._waiting.__await__()
+            yield from _wait(self._tasks, self._waiting)
         return self
 
     def __repr__(self) -> str:
@@ -160,10 +155,24 @@ class Outcomes(Mapping[K, Outcome[V]]):
         else:
             outcome.succeed(answer)
         self._unsettled -= 1
-        if not self._unsettled and self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        if not self._unsettled:
+            _wake(self._waiting)
 
     def settle_rest(self, error: KafkaError) -> None:
         """Fail everything that is still open."""
         for key in self.unsettled():
             self.settle(key, error)
+
+
+def _wait(tasks: Tasks, waiting: list[Promise[None]]) -> Generator[Any, Any, None]:
+    """Wait with the others, each on a promise of its own: one that is cancelled must not cancel them all."""
+    promise: Promise[None] = tasks.promise()
+    waiting.append(promise)
+    yield from promise.__await__()
+
+
+def _wake(waiting: list[Promise[None]]) -> None:
+    for promise in waiting:
+        if not promise.done():
+            promise.set_result(None)
+    waiting.clear()

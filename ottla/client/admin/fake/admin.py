@@ -50,19 +50,18 @@ class FakeNetwork(NetworkClient):
 
     def _answered(self, node_id: int, request: Request) -> tuple[Message | None, KafkaError | None]:
         try:
-            return self._cluster.answer(node_id, _made(request)), None
+            return self._cluster.answer(node_id, self._made(request)), None
         except KafkaError as error:
             return None, error
 
-
-def _made(request: Request) -> Message:
-    if not isinstance(request, Build):
-        return request
-    ours = APIS[request.api_key].advertised
-    version = min(ours.last, request.version_max)
-    if version < max(ours.first, request.version_min):
-        raise UnsupportedVersion(f"No version of {APIS[request.api_key].name} can be used here")
-    return request.make(version)
+    def _made(self, request: Request) -> Message:
+        if not isinstance(request, Build):
+            return request
+        spoken = self._cluster.versions(request.api_key)
+        version = min(spoken.last, request.version_max)
+        if version < max(spoken.first, request.version_min):
+            raise UnsupportedVersion(f"No version of {APIS[request.api_key].name} can be used here")
+        return request.make(version)
 
 
 class AsyncFakeAdmin(AsyncAdmin):

@@ -17,7 +17,7 @@ from ottla.client.group import OffsetAndMetadata
 from ottla.client.network import Node
 from ottla.errors import KafkaError, UnknownTopicOrPartition, UnsupportedVersion
 from ottla.types import TopicPartition, Uuid
-from ottla.wire import APIS, Message
+from ottla.wire import APIS, Message, Versions
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -109,6 +109,10 @@ class FakeCluster:
         return f"/var/lib/fake/broker-{node_id}"
 
     # Answering
+
+    def versions(self, api_key: int) -> Versions:
+        """Which versions of an API its brokers speak: those that this client knows."""
+        return APIS[api_key].advertised
 
     def answer(self, node_id: int, request: Message) -> Message:
         """What the broker says to a request; raises what keeps it from saying anything."""
