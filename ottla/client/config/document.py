@@ -7,6 +7,7 @@ from typing import Any
 from ottla.client.config.admin import AdminConfig
 from ottla.client.config.client import ClientConfig
 from ottla.client.config.consumer import ConsumerConfig, ShareConsumerConfig
+from ottla.client.config.not_acted_on import NOT_ACTED_ON
 from ottla.client.config.producer import ProducerConfig
 from ottla.client.config.security import SecurityConfig
 from ottla.config import Setting, spell
@@ -46,13 +47,18 @@ def configuration_page() -> str:
 
 def _section(title: str, settings: list[Setting[Any]]) -> str:
     rows = [
-        f"| `{one.name}` | {one.type.name.lower()} | {_default(one)} | {_valid(one)} | {one.doc} |"
+        f"| `{one.name}` | {one.type.name.lower()} | {_default(one)} | {_valid(one)} | {_doc(one)} |"
         for one in sorted(settings, key=lambda one: (_ORDER.index(one.importance), one.name))
         if not one.internal
     ]
     return "\n".join(
         [f"## {title}", "", "| name | type | default | values | what it does |", "|---|---|---|---|---|", *rows, ""]
     )
+
+
+def _doc(setting: Setting[Any]) -> str:
+    reason = NOT_ACTED_ON.get(setting.name)
+    return setting.doc if reason is None else f"{setting.doc} *Not acted on yet: {reason}*"
 
 
 def _default(setting: Setting[Any]) -> str:
