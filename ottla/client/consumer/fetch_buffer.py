@@ -101,7 +101,7 @@ class Fetched:
 
     @property
     def is_drained(self) -> bool:
-        """Whether everything was taken. Only known once something was asked for and did not come."""
+        """Whether everything was taken: a `take` that gave less than it might has come to the end, or to damage."""
         return not self._records and self._place >= self.size
 
     def take(self, limit: int) -> list[RawRecord]:
@@ -333,7 +333,7 @@ class FetchBuffer:
                     raise
                 finally:
                     fetched.state.position = fetched.position
-                self._taken_from(fetched, is_over=len(taken) + len(records) < limit)
+                self._taken_from(fetched)
                 taken = taken + records if taken else records
         finally:
             self._arrived.extendleft(reversed(passed))
@@ -382,18 +382,19 @@ class FetchBuffer:
                 self._subscription.partitions.get(state.topic_partition) is not state
                 or state.status is not Status.FETCHING
                 or position is None
-                or position.offset != fetched.position.offset
             ):
                 self._drop(fetched)
             elif state.is_paused or state.is_held:
-                passed.append(fetched)
+                passed.append(fetched)  # whether it fits the position is seen once those before it were taken
                 self._current = None
+            elif position.offset != fetched.position.offset:
+                self._drop(fetched)
             else:
                 return fetched
 
-    def _taken_from(self, fetched: Fetched | Returned, *, is_over: bool = False) -> None:
+    def _taken_from(self, fetched: Fetched | Returned) -> None:
         fetched.state.position = fetched.position
-        if is_over or fetched.is_drained:
+        if fetched.is_drained:
             self._drop(fetched)
 
     def _drop(self, fetched: Fetched | Returned) -> None:
