@@ -31,7 +31,7 @@ from ottla.client.group.context import GroupContext
 from ottla.client.group.interface import GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
 from ottla.client.group.membership import Membership, listed
 from ottla.client.network import Build, Cluster
-from ottla.errors import InvalidConfig, KafkaError, MemberIdRequired, UnsupportedVersion
+from ottla.errors import InvalidConfig, KafkaError, MemberIdRequired, UnknownMemberId, UnsupportedVersion
 from ottla.types import TopicPartition
 from ottla.wire import DecodeError, Message
 from ottla.wire.messages.join_group import JoinGroupResponse
@@ -118,7 +118,7 @@ class ClassicMembership(Membership):
             log.warning("[%s] LeaveGroup was not answered: %s", self.context.name, error)
             return
         codes = [response.error_code, *(one.error_code for one in response.members)]
-        if any(codes):
+        if any(code not in (0, UnknownMemberId.code) for code in codes):  # who is unknown is out already
             log.warning("[%s] LeaveGroup failed with error code %d", self.context.name, max(codes))
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from ottla.client.group.heartbeats import Beat, BeatVerdict, Heartbeats, MemberS
 from ottla.client.group.interface import GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
 from ottla.client.group.membership import Membership, listed
 from ottla.client.group.topic_names import TopicNames
-from ottla.errors import GroupIdNotFound, InconsistentGroupProtocol, KafkaError, UnsupportedVersion
+from ottla.errors import GroupIdNotFound, InconsistentGroupProtocol, KafkaError, UnknownMemberId, UnsupportedVersion
 from ottla.types import TopicPartition, Uuid
 from ottla.wire import Message
 from ottla.world import Task
@@ -100,7 +100,7 @@ class ConsumerMembership(Membership):
         except KafkaError as error:
             log.warning("[%s] The heartbeat that leaves was not answered: %s", self.context.name, error)
             return
-        if response.error_code and response.error_code != GroupIdNotFound.code:
+        if response.error_code not in (0, GroupIdNotFound.code, UnknownMemberId.code):  # those are out already
             log.warning("[%s] The heartbeat that leaves failed with error code %d: %s", self.context.name,
                         response.error_code, response.error_message)  # fmt: skip
 

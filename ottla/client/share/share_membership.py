@@ -15,7 +15,7 @@ from ottla.client.group.heartbeats import Beat, BeatVerdict, Heartbeats, MemberS
 from ottla.client.group.topic_names import TopicNames
 from ottla.client.share.session import IdPartition
 from ottla.client.share.share_member import ShareMember
-from ottla.errors import KafkaError
+from ottla.errors import GroupIdNotFound, KafkaError, UnknownMemberId
 from ottla.types import TopicPartition, Uuid
 from ottla.wire import Message
 from ottla.world import Task
@@ -88,7 +88,7 @@ class ShareMembership:
         except KafkaError as error:
             log.warning("[%s] The heartbeat that leaves was not answered: %s", self._coordination.name, error)
             return
-        if response.error_code:
+        if response.error_code not in (0, GroupIdNotFound.code, UnknownMemberId.code):  # those are out already
             log.warning("[%s] The heartbeat that leaves failed with error code %d: %s", self._coordination.name,
                         response.error_code, response.error_message)  # fmt: skip
 

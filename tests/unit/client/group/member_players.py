@@ -3,8 +3,8 @@
 A member is asked for requests, which are printed, and is brought answers, after which its state is printed. What an
 answer was sent as is what the last request of that kind said, so that late answers can be told apart.
 
-Classic:   join | joined ERROR gen=1 member=m leader=m protocol=range | sync [m:x,..] | synced ERROR | beat | beaten ERROR
-           commit | committed ERROR | leave why | rejoin why
+Classic:   join | joined ERROR gen=1 member=m leader=m protocol=range | sync [m:x,..] | synced ERROR | beat
+           beaten ERROR | commit | committed ERROR | leave why | rejoin why
 Consumer:  subscribe t,u [regex=..] | join | beat | beaten ERROR epoch=1 assign=A:0,1;B:0 | reconciled [A:0] | lost
            refused | commit | committed ERROR | stale | leave [keep]
 """
