@@ -25,6 +25,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
+DESCRIBE_CONFIGS_KEY = 32
 LIST_CONFIG_RESOURCES_KEY = 74
 
 
@@ -190,15 +191,18 @@ def describe_configs(
 ) -> Outcomes[ConfigResource, Config]:
     wanted = None if names is None else list(names)
 
-    def build(node_id: int, keys: list[ConfigResource]) -> DescribeConfigsRequest:
-        return DescribeConfigsRequest(
-            resources=[
-                DescribeConfigsResource(resource_type=key.type, resource_name=key.name, configuration_keys=wanted)
-                for key in keys
-            ],
-            include_synonyms=include_synonyms,
-            include_documentation=include_documentation,
-        )
+    def build(node_id: int, keys: list[ConfigResource]) -> Build:
+        def make(version: int) -> DescribeConfigsRequest:
+            return DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=key.type, resource_name=key.name, configuration_keys=wanted)
+                    for key in keys
+                ],
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation and version >= 3,  # older brokers have none to tell
+            )
+
+        return Build(DESCRIBE_CONFIGS_KEY, make)
 
     def read(
         node_id: int, keys: list[ConfigResource], response: DescribeConfigsResponse

@@ -176,7 +176,7 @@ class Driver:
                 if not error.retriable or failures >= self.config.retries:
                     raise
                 if left_ms is not None and left_ms <= delay_ms:
-                    limit = f"within {deadline.timeout_ms:g} ms"
+                    limit = f"within {deadline.timeout_ms:.0f} ms"
                     raise KafkaTimeout(f"The cluster's nodes were not learned {limit}: {error}") from error
             failures += 1
             await self.world.tasks.sleep_ms(delay_ms)
@@ -308,7 +308,7 @@ class _Pursuit(Generic[K, V]):
     def _given_up(self, error: KafkaError, failures: int) -> KafkaError:
         attempts = f"{failures + 1} attempt{'s' if failures else ''}"
         timeout_ms = self._deadline.timeout_ms
-        limit = "" if timeout_ms is None else f" within {timeout_ms:g} ms"
+        limit = "" if timeout_ms is None else f" within {timeout_ms:.0f} ms"
         timed_out = KafkaTimeout(f"{self._call.what} was not done{limit} ({attempts}). The last error: {error}")
         timed_out.__cause__ = error
         return timed_out

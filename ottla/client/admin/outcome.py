@@ -118,6 +118,8 @@ class Outcomes(Mapping[K, Outcome[V]]):
 
     def all(self) -> dict[K, V]:
         """Every resource's value; raises the first error if any failed."""
+        for error in self.errors.values():  # all of them count as seen: who wants the others has been told of one
+            raise error
         return {key: outcome.result() for key, outcome in self._outcomes.items()}
 
     @property
