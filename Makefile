@@ -57,7 +57,7 @@ $(READY): requirements/dev.lock pyproject.toml
 
 # What runs once a record is compiled: the broker's decoder by mypyc, the clients' loops in C. Without a C compiler the
 # same file runs as it is, and the twins in plain Python do what the C does.
-$(COMPILED): ottla/records/decode.py ottla/records/native.c build_native.py $(READY)
+$(COMPILED): ottla/records/decode.py $(wildcard ottla/records/csrc/*) build_native.py $(READY)
 	@rm -f ottla/records/decode*.so
 	@$(BIN)/mypyc ottla/records/decode.py >$(VENV)/mypyc.log 2>&1 || { rm -f ottla/records/decode*.so; \
 	    echo "note: records are decoded in plain Python, because compiling failed: see $(VENV)/mypyc.log"; }

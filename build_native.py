@@ -1,6 +1,7 @@
-"""Compile ottla/records/native.c beside its source: `python build_native.py`. Needs setuptools and a C compiler.
+"""Compile ottla/records/csrc into the module `ottla.records.native`: `python build_native.py`.
 
-The module appears by a rename, whole or not at all, so that a process that runs the old one keeps it.
+Needs setuptools and a C compiler. The module appears by a rename, whole or not at all, so that a process that runs the
+old one keeps it. Arguments are flags for the compiler and the linker, in place of the usual ones.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent
 PACKAGE = Path("ottla", "records")
-FLAGS = ["-std=c11", "-O3", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Wno-unused-parameter"]
+FLAGS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]
 
 
 def build(flags: list[str] | None = None, *, target: Path = ROOT / PACKAGE) -> Path:
@@ -23,7 +24,8 @@ def build(flags: list[str] | None = None, *, target: Path = ROOT / PACKAGE) -> P
     with tempfile.TemporaryDirectory() as scratch:
         extension = Extension(
             "native",
-            [str(ROOT / PACKAGE / "native.c")],
+            [str(path) for path in sorted((ROOT / PACKAGE / "csrc").glob("*.c"))],
+            include_dirs=[str(ROOT / PACKAGE / "csrc")],
             extra_compile_args=FLAGS if flags is None else flags,
             extra_link_args=[] if flags is None else flags,
         )

@@ -1,4 +1,4 @@
-"""Wheels carry native.c compiled where there is a C compiler, and are pure Python where there is none."""
+"""Wheels carry csrc compiled where there is a C compiler, and are pure Python where there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NativeHook(BuildHookInterface):  # type: ignore[type-arg]
         try:
             made = build()
         except Exception as error:  # noqa: BLE001 - setuptools raises what it likes, and the plain twins do for all of it
-            self.app.display_warning(f"native.c is not compiled, the plain Python twins will be used: {error}")
+            self.app.display_warning(f"csrc is not compiled, the plain Python twins will be used: {error}")
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True

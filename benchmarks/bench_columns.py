@@ -1,7 +1,7 @@
 """The loops that touch every record, each compiled beside its twin in plain Python, and Arrow in and out around them.
 
 Time a record, in batches of 150 records of a 10-byte key and 100 bytes of value, uncompressed. The copy of the 110
-bytes is part of it. Where native.c is not compiled, the plain figure stands alone.
+bytes is part of it. Where csrc is not compiled, the plain figure stands alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def beside_plain(bench: Bench, work: Callable[[Any], object], count: int, *, not
     native = compiled()
     plain = seconds(PLAIN, 1)
     if native is None:
-        return Result(plain, Unit.SECONDS, no_rival="native.c is not compiled here", note=note)
+        return Result(plain, Unit.SECONDS, no_rival="csrc is not compiled here", note=note)
     return Result(seconds(native, bench.pick(50, 1)), Unit.SECONDS, Rival("plain Python", plain), note=note)
 
 

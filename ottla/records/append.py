@@ -1,6 +1,6 @@
 """One record behind the others: what a producer does a million times a second if it can.
 
-The twin in plain Python of `append_record` in native.c. Called by the producer's accumulator through `ottla.records`.
+The twin in plain Python of `append_record` in csrc. Called by the producer's accumulator through `ottla.records`.
 """
 
 from __future__ import annotations

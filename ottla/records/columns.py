@@ -2,7 +2,7 @@
 
 `ColumnBuilder` decodes many sections into one set of buffers, which `pyarrow` takes over without a copy; `RowEncoder`
 is the way back. Neither needs pyarrow, and neither makes an object for a record. The classes here are the twins in
-plain Python of those in native.c, which release the GIL and take some 20 ns a record.
+plain Python of those in csrc, which release the GIL and take some 20 ns a record.
 Called by `ottla.client.columnar`. The layout: variable-size binary and lists have 32-bit offsets in the machine's byte
 order, one more than there are rows; validity has a bit a row, the lowest first, and 0 is null.
 """

@@ -1,6 +1,6 @@
 """A record as a consumer hands it out, and the loop that makes a list of them.
 
-The twins in plain Python of `decode_records` and `with_content` in native.c. Called by the consumers.
+The twins in plain Python of `decode_records` and `with_content` in csrc. Called by the consumers.
 """
 
 from __future__ import annotations

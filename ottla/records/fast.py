@@ -1,4 +1,4 @@
-"""The loops that touch every record: in C where native.c was built, in plain Python where it was not.
+"""The loops that touch every record: in C where csrc was compiled, in plain Python where it was not.
 
 Both do the same and are run by the same tests, so that nothing but the time depends on which it is. `IS_COMPILED`
 tells benchmarks and bug reports.

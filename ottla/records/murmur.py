@@ -1,7 +1,7 @@
 """Kafka's choice of a partition by key: murmur2, the hash that every client agrees on.
 
 Two clients that hash alike keep a key's records in one partition, whoever wrote them; so this is bit for bit the hash
-of Kafka's Java producer. The twins in plain Python of the same functions in native.c.
+of Kafka's Java producer. The twins in plain Python of the same functions in csrc.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What native.c offers, where it was built; the twins in plain Python say what each one promises."""
+"""What the compiled module (csrc) offers, where it was built; the twins in plain Python say what each one promises."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar

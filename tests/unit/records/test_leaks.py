@@ -1,4 +1,4 @@
-"""native.c gives back what it takes: references and memory, where it succeeds and where it refuses."""
+"""The compiled module gives back what it takes: references and memory, where it succeeds and where it refuses."""
 
 from __future__ import annotations
 

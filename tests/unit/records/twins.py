@@ -25,7 +25,7 @@ PLAIN: Any = SimpleNamespace(
 def native() -> Any:
     """The compiled module; skips the test where nobody built it."""
     if importlib.util.find_spec("ottla.records.native") is None:
-        pytest.skip("native.c is not compiled here; `make test` does it where there is a C compiler")
+        pytest.skip("csrc is not compiled here; `make test` does it where there is a C compiler")
     from ottla.records import native
 
     return native
