@@ -20,7 +20,19 @@ if TYPE_CHECKING:
         AsyncAdmin as AsyncAdmin,
     )
     from ottla.client.admin import (
+        AsyncFakeAdmin as AsyncFakeAdmin,
+    )
+    from ottla.client.admin import (
         ConfigResource as ConfigResource,
+    )
+    from ottla.client.admin import (
+        FakeAdmin as FakeAdmin,
+    )
+    from ottla.client.admin import (
+        FakeCluster as FakeCluster,
+    )
+    from ottla.client.admin import (
+        FakeMember as FakeMember,
     )
     from ottla.client.admin import (
         NewPartitions as NewPartitions,
@@ -139,7 +151,11 @@ _LAZY: dict[str, tuple[str, ...]] = {
         "Admin",
         "AlterConfigOp",
         "AsyncAdmin",
+        "AsyncFakeAdmin",
         "ConfigResource",
+        "FakeAdmin",
+        "FakeCluster",
+        "FakeMember",
         "NewPartitions",
         "NewTopic",
         "OffsetSpec",
