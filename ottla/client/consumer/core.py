@@ -165,8 +165,11 @@ class ConsumerCore:
             work.close()
             self.raise_wakeup()
         done: Promise[T] = self.world.tasks.promise()
+        has_begun = False
 
         async def run() -> None:
+            nonlocal has_begun
+            has_begun = True
             try:
                 value = await work
             except KafkaError as error:
@@ -184,6 +187,8 @@ class ConsumerCore:
         finally:
             self._interruptible.discard(done)
             task.cancel()
+            if not has_begun:
+                work.close()
 
     def raise_wakeup(self) -> None:
         if self.is_woken:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from ottla.client.config import ConsumerConfig, OffsetReset, ResetKind
@@ -29,7 +30,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ottla.world import Promise, Task
+from ottla.world import Task, Timer
 
 log = logging.getLogger(__name__)
 
@@ -69,71 +70,89 @@ class Positions:
         self._on_error = on_error
         self._world = network.world
         self._name = network.name
-        self._task: Task[None] | None = None
-        self._woken: Promise[None] | None = None
+        self._tasks: list[Task[None]] = []
+        self._busy: set[PartitionState] = set()
+        """Those that somebody has been asked about, and has not answered yet."""
+        self._timer: Timer | None = None
         self._is_closed = False
         self.is_stopped = False
         """The user has to hear of something first: until then it would only be met again."""
         metadata.on_update.append(self._on_metadata)
 
     def go_on(self) -> None:
-        """Begin with what there is to do, unless it is being done. To be called whenever there may be something."""
-        if self._is_closed or self.is_stopped or not self._open():
+        """Ask about every partition that needs it and is not asked about. To be called when there may be something."""
+        if self._is_closed or self.is_stopped:
             return
-        if self._task is not None and not self._task.done():
-            return
-        self._task = self._world.tasks.spawn(self._run(), f"positions of {self._name}")
+        now_ms = self._world.clock.monotonic_ms()
+        cluster = self._metadata.cluster
+        wait_ms: float | None = None
+        beginning: list[PartitionState] = []
+        resets: dict[int, list[PartitionState]] = {}
+        validations: dict[int, list[PartitionState]] = {}
+        for state in self._subscription.partitions.values():
+            if state.status is Status.FETCHING or state.is_held or state in self._busy:
+                continue
+            if state.fetch_at_ms > now_ms:
+                left_ms = state.fetch_at_ms - now_ms
+                wait_ms = left_ms if wait_ms is None else min(wait_ms, left_ms)
+            elif state.status is Status.INITIALIZING:
+                beginning.append(state)
+            elif (leader := cluster.leader(state.topic_partition)) is None:
+                self._metadata.request_update()  # and `go_on` follows with the answer
+            else:
+                by_leader = resets if state.status is Status.AWAIT_RESET else validations
+                by_leader.setdefault(leader.node_id, []).append(state)
+        if beginning:
+            self._spawn(beginning, partial(self._initialize, beginning))
+        for states in resets.values():
+            self._spawn(states, partial(self._reset, states))
+        for leader_id, states in validations.items():
+            self._spawn(states, partial(self._validate, leader_id, states))
+        if wait_ms is not None and self._timer is None:
+            self._timer = self._world.tasks.later(wait_ms, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.go_on()
 
     def close(self) -> None:
         """Look for nothing more."""
         self._is_closed = True
-        if self._task is not None:
-            self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
 
-    def _open(self) -> bool:
-        return any(
-            state.status is not Status.FETCHING and not state.is_held
-            for state in self._subscription.partitions.values()
-        )
+    def _spawn(self, states: list[PartitionState], work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work for these partitions, beside that for others, which need not wait for it."""
+        self._busy.update(states)
+        before = [state.status for state in states]
 
-    async def _run(self) -> None:
-        failures = 0
-        while self._open() and not self._is_closed and not self.is_stopped:
+        async def run() -> None:
             try:
-                await self._initialize()
-                await self._reset()
-                await self._validate()
+                await work()
             except ClientClosed:
                 return
             except KafkaError as error:
-                if not error.retriable:
+                if error.retriable:
+                    log.info("[%s] Positions could not be found yet: %s", self._name, error)
+                else:
                     self._on_error(error)
-                    return  # the user's next poll begins again
-                log.info("[%s] Positions could not be found yet: %s", self._name, error)
+            finally:
+                self._busy.difference_update(states)
+            at_ms = self._world.clock.monotonic_ms() + self._network.retry_backoff.delay_ms(0)
+            for state, status in zip(states, before, strict=True):
+                if state.status is status:
+                    state.fetch_at_ms = at_ms
             self._on_found()
-            if self._open():
-                await self._metadata_or_delay(self._network.retry_backoff.delay_ms(failures))
-                failures += 1
+            self.go_on()
 
-    async def _metadata_or_delay(self, delay_ms: float) -> None:
-        """Newer metadata may be what was missing; else it is only tried again after a while."""
-        woken = self._woken = self._world.tasks.promise()
-        timer = self._world.tasks.later(delay_ms, self._wake)
-        try:
-            await woken
-        finally:
-            timer.cancel()
-
-    def _wake(self) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
+        self._tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.append(self._world.tasks.spawn(run(), f"positions of {self._name}"))
 
     # Beginning
 
-    async def _initialize(self) -> None:
-        states = self._subscription.in_status(Status.INITIALIZING)
-        if not states:
-            return
+    async def _initialize(self, states: list[PartitionState]) -> None:
         if self._committed is not None:
             committed = await self._committed([state.topic_partition for state in states])
             for state in states:
@@ -162,10 +181,8 @@ class Positions:
 
     # Resetting
 
-    async def _reset(self) -> None:
-        states = {state.topic_partition: state for state in self._subscription.in_status(Status.AWAIT_RESET)}
-        if not states:
-            return
+    async def _reset(self, all_states: list[PartitionState]) -> None:
+        states = {state.topic_partition: state for state in all_states}
         resets = {partition: state.reset for partition, state in states.items()}
         now_ms = self._world.clock.now_ms()
         targets = {partition: timestamp_of(reset, now_ms) for partition, reset in resets.items() if reset is not None}
@@ -198,24 +215,8 @@ class Positions:
             info = cluster.partition(partition)
             if info is not None and info.leader_epoch >= 0:
                 state.note_leader(info.leader_epoch)
-        self._wake()
         self.go_on()
         self._on_found()
-
-    async def _validate(self) -> None:
-        by_leader: dict[int, list[PartitionState]] = {}
-        cluster = self._metadata.cluster
-        for state in self._subscription.in_status(Status.AWAIT_VALIDATION):
-            leader = cluster.leader(state.topic_partition)
-            if leader is None:
-                self._metadata.request_update()
-            else:
-                by_leader.setdefault(leader.node_id, []).append(state)
-        truncated: list[Truncated] = []
-        for leader_id, states in by_leader.items():
-            await self._ask_leader(leader_id, states, truncated)
-        if truncated:
-            self._on_error(lambda: self._truncation(truncated))
 
     def _truncation(self, truncated: list[Truncated]) -> LogTruncation | None:
         """The error of partitions whose position is still one that the new leader does not hold."""
@@ -231,7 +232,7 @@ class Positions:
             {one.state.topic_partition: one.divergent_offset for one in left},
         )
 
-    async def _ask_leader(self, leader_id: int, states: list[PartitionState], truncated: list[Truncated]) -> None:
+    async def _validate(self, leader_id: int, states: list[PartitionState]) -> None:
         asked = {state.topic_partition: (state, state.position) for state in states}
         topics: dict[str, OffsetForLeaderTopic] = {}
         for partition, (state, position) in asked.items():
@@ -254,11 +255,14 @@ class Positions:
                 if self._is_still(state, Status.AWAIT_VALIDATION):
                     state.status = Status.FETCHING
             return
+        truncated: list[Truncated] = []
         for told_topic in response.topics:
             for told in told_topic.partitions:
                 place = asked.get(TopicPartition(told_topic.topic, told.partition))
                 if place is not None:
                     self._confirmed(*place, told, truncated)
+        if truncated:
+            self._on_error(lambda: self._truncation(truncated))
 
     def _confirmed(
         self,

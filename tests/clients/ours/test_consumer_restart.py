@@ -1,0 +1,80 @@
+"""A broker that is killed and comes back while a consumer reads: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.groups.conftest import CLUSTER_ID, SETTINGS
+from tests.clients.ours.consumers import FACES, make_topic, numbers, partitions, write
+from tests.support.broker import BrokerProcess
+from tests.support.kafka import run_java
+from tests.support.server import Server, Settings
+
+COUNT = 4000
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[BrokerProcess | Server]:
+    """A broker of its own, that may be killed and started again."""
+    if os.environ.get("OTTLA_TESTS_AGAINST") != "kafka":
+        with BrokerProcess(tmp_path, settings=SETTINGS) as broker:
+            yield broker
+        return
+    settings = Settings(tmp_path / "data")
+    settings.update(SETTINGS)
+    properties = settings.write(tmp_path / "server.properties")
+    formatted = run_java("kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", str(properties)])
+    assert formatted.returncode == 0, formatted.stderr
+    with Server.kafka(properties) as server:
+        yield server
+
+
+@pytest.mark.parametrize("face", list(FACES))
+def test_a_restart_costs_time_and_no_record(face: str, node: BrokerProcess | Server) -> None:
+    topic = make_topic(node.address, 3)
+    make: Callable[..., Any] = FACES[face]
+    is_over = threading.Event()
+    written: list[int] = []
+
+    def keep_writing() -> None:
+        while not is_over.is_set() and len(written) < COUNT:
+            partition = len(written) // 100 % 3
+            write(
+                node.address,
+                topic,
+                numbers(100, len(written)),
+                partition=partition,
+                settings={"enable.idempotence": True},
+            )
+            written.extend(range(100))
+
+    writer = threading.Thread(target=keep_writing)
+    with make(bootstrap_servers=node.address, auto_offset_reset="earliest", max_poll_records=50) as consumer:
+        consumer.assign(partitions(topic, 3))
+        writer.start()
+        found: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+        restarts = 0
+        deadline = time.monotonic() + 60
+        while sum(map(len, found.values())) < COUNT:
+            assert time.monotonic() < deadline, {one: len(records) for one, records in found.items()}
+            for record in consumer.poll(1):
+                found[record.partition].append(record)
+            if restarts < 2 and sum(map(len, found.values())) > (restarts + 1) * COUNT / 4:
+                restarts += 1
+                node.kill()
+                node.start()
+        is_over.set()
+        writer.join()
+        assert restarts == 2
+    for records in found.values():
+        assert [record.offset for record in records] == list(range(len(records)))
+        values = [int(record.value) for record in records]
+        assert len(set(values)) == len(values), "a record came twice"
+    assert sorted(int(record.value) for records in found.values() for record in records) == list(range(COUNT))
