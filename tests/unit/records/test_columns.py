@@ -447,6 +447,49 @@ def test_buffers_that_lead_out_of_themselves_are_refused(build: Any, view: Any) 
         build.RowEncoder(2, 0, None, None, (*view[:3], good, good, 2)).encode(None, 0, 2, 1000)
 
 
+def random_view(random: Random, count: int) -> Any:
+    """A column that may be good, and mostly is not."""
+    offsets = [random.choice((random.randrange(-2, 20), random.randrange(8))) for _ in range(count + 1)]
+    packed = struct.pack(f"={count + 1}i", *offsets)
+    validity = random.choice((None, random.randbytes(random.randrange(3))))
+    size = random.choice((len(packed), len(packed), len(packed) - 2))
+    return validity, random.randrange(-1, 12), packed[:size], random.randbytes(random.randrange(20))
+
+
+def outcome(work: Any) -> Any:
+    try:
+        return content(work())
+    except (ValueError, IndexError) as error:
+        return type(error)
+
+
+def test_both_builds_say_the_same_of_any_buffers() -> None:
+    random = Random(3)
+    native, plain = twins.native(), twins.PLAIN
+    outcomes: dict[bool, int] = {True: 0, False: 0}
+    for _ in range(4000):
+        count, header_count = random.randrange(6), random.randrange(4)
+        lists = random_view(random, count)[:3]
+        headers = (*lists, random_view(random, header_count), random_view(random, header_count), header_count)
+        arguments = (
+            count,
+            random.choice((7, random.randbytes(8 * count), random.randbytes(3))),
+            random.choice((None, random_view(random, count))),
+            random.choice((None, random_view(random, count))),
+            random.choice((None, None, headers)),
+        )
+        rows = random.choice((None, struct.pack("=4i", *(random.randrange(-1, 7) for _ in range(4)))))
+        extent = (random.randrange(3), random.randrange(6), random.randrange(100))
+        for ask in (
+            lambda build, given=arguments, order=rows, part=extent: build.RowEncoder(*given).encode(order, *part),
+            lambda build, given=arguments: build.RowEncoder(*given).partitions(5),
+        ):
+            found = outcome(lambda ask=ask: ask(native))
+            assert found == outcome(lambda ask=ask: ask(plain)), arguments
+            outcomes[isinstance(found, type)] += 1
+    assert min(outcomes.values()) > 400, outcomes
+
+
 def test_a_headers_name_is_text_and_never_null(build: Any) -> None:
     ends = struct.pack("=2i", 0, 1)
     value = binary_view([b"x"])
