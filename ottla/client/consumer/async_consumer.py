@@ -34,6 +34,7 @@ from ottla.client.consumer.offset_lookup import EARLIEST, LATEST
 from ottla.client.consumer.subscription_state import SubscriptionPattern
 from ottla.client.errors import ClientClosed, IllegalState, RecordDeserialization
 from ottla.client.group import CommitCallback, GroupMetadata, OffsetAndMetadata, RebalanceEvent, RebalanceKind
+from ottla.client.metrics import MetricValues
 from ottla.client.network import Deadline, PartitionInfo
 from ottla.errors import KafkaError
 from ottla.records import ConsumerRecord
@@ -150,6 +151,7 @@ class AsyncConsumer(Generic[K, V]):
         core = self._core
         core.check_open()
         self._enter()
+        core.poll_metrics.began()
         try:
             self._settle()
             deadline = Deadline(self._world, None if timeout is None else timeout * 1000)
@@ -168,6 +170,7 @@ class AsyncConsumer(Generic[K, V]):
                 has_waited = True
         finally:
             self._is_polling = False
+            core.poll_metrics.ended()
 
     async def poll_arrow(
         self,
@@ -440,6 +443,10 @@ class AsyncConsumer(Generic[K, V]):
     def _run_completions(self) -> None:
         while (completion := self._core.next_completion()) is not None:
             completion()
+
+    def metrics(self) -> MetricValues:
+        """What this consumer measures, under Kafka's names: `metrics().value("records-consumed-total")`."""
+        return self._core.metrics.snapshot()
 
     # Ending
 

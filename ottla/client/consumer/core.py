@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.config import ConsumerConfig, OffsetReset
-from ottla.client.consumer.fetch_buffer import FetchBuffer, RawBatch, RawRecord
+from ottla.client.consumer.fetch_buffer import FetchBuffer, Fetched, RawBatch, RawRecord
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.offset_lookup import FoundOffset, OffsetLookup
 from ottla.client.consumer.partition_state import NO_EPOCH, PartitionState, Position, Status
@@ -33,6 +33,7 @@ from ottla.client.group import (
     RebalanceKind,
     Subscription,
 )
+from ottla.client.metrics import FetchMetrics, Metrics, PollMetrics
 from ottla.client.network import Build, Cluster, Deadline, Metadata, NetworkClient, PartitionInfo, within
 from ottla.errors import (
     InvalidGroupId,
@@ -74,6 +75,15 @@ class ConsumerCore:
         self.metadata = Metadata(self.network, auto_create=config.allow_auto_create_topics)
         self.subscription = SubscriptionState()
         self.buffer = FetchBuffer(self.subscription)
+        self.buffer.on_consumed = self._on_consumed
+        self.metrics = Metrics(
+            config.client_id,
+            world.clock.monotonic_ms,
+            window_ms=config.metrics_sample_window_ms,
+            window_count=config.metrics_num_samples,
+        )
+        self.fetch_metrics = FetchMetrics(self.metrics)
+        self.poll_metrics = PollMetrics(self.metrics)
         self.lookup = OffsetLookup(self.network, self.metadata, is_read_committed=self.is_read_committed)
         self.group: ConsumerGroup | None = None
         if config.group_id is not None:
@@ -89,6 +99,7 @@ class ConsumerCore:
             on_arrived=self.signal,
             on_error=self.fail,
             on_reset_wanted=self._look_for_positions,
+            metrics=self.fetch_metrics,
         )
         self.positions_finder = Positions(
             self.network,
@@ -253,13 +264,21 @@ class ConsumerCore:
         if self.group is not None and self.config.enable_auto_commit and self.positions():
             self.group.commits.commit_async(None, None)  # what was read of those that go
         self.subscription.assign_by_user(partitions)
-        self.watch_topics()
+        self._assignment_changed()
         self.go_on()
 
     def forget_subscription(self) -> None:
         """Nothing is read any more; the group has been left."""
         self.subscription.unsubscribe()
+        self._assignment_changed()
+
+    def _assignment_changed(self) -> None:
         self.watch_topics()
+        self.fetch_metrics.assigned(self.subscription.partitions, self._preferred_replica)
+
+    def _preferred_replica(self, partition: TopicPartition) -> int:
+        state = self.subscription.partitions.get(partition)
+        return -1 if state is None else state.preferred_replica
 
     def watch_topics(self) -> None:
         """Ask the cluster about what is read, and about nothing else."""
@@ -319,6 +338,15 @@ class ConsumerCore:
         """Records from the buffer, and whether they are final. From the one thread that polls."""
         return self.buffer.take(limit)
 
+    def _on_consumed(self, fetched: Fetched) -> None:
+        """The user is done with a fetch. On the thread that polls."""
+        state = fetched.state
+        self.fetch_metrics.consumed([(state.topic_partition.topic, fetched.size, fetched.given_count)])
+        lag, position = state.lag(is_read_committed=self.is_read_committed), state.position
+        if lag is not None and position is not None:
+            lead = position.offset - max(state.log_start_offset or 0, 0)
+            self.fetch_metrics.position(state.topic_partition, lag=lag, lead=lead)
+
     def take_batches(self, bytes_max: int) -> list[tuple[PartitionState, list[RawBatch]]]:
         """Batches from the buffer that are not decoded. From the one thread that polls."""
         return self.buffer.take_batches(bytes_max)
@@ -369,7 +397,7 @@ class ConsumerCore:
     def _set_assignment(self, event: RebalanceEvent) -> None:
         if self.subscription.is_by_group:
             self.subscription.assign_by_group(event.assignment)
-            self.watch_topics()
+            self._assignment_changed()
 
     # Places
 

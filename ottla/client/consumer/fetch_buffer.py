@@ -52,6 +52,7 @@ class Fetched:
         "_is_read_committed",
         "_place",
         "_records",
+        "given_count",
         "position",
         "size",
         "state",
@@ -71,6 +72,8 @@ class Fetched:
         self.position = position
         """Where the user stands in here: the next record to take."""
         self.size = len(data)
+        self.given_count = 0
+        """How many records the user has had of it."""
         self._data = memoryview(data)
         self._place = 0
         self._is_read_committed = is_read_committed
@@ -106,6 +109,11 @@ class Fetched:
 
     def take(self, limit: int) -> list[RawRecord]:
         """Up to `limit` more records; fewer only at the end. `CorruptRecord` once nothing before it is left."""
+        taken = self._take(limit)
+        self.given_count += len(taken)
+        return taken
+
+    def _take(self, limit: int) -> list[RawRecord]:
         taken: list[RawRecord] = []
         while True:
             records = self._records
@@ -148,6 +156,7 @@ class Fetched:
             if raw is None:
                 return found
             found.append(raw)
+            self.given_count += raw.batch.record_count
             self._place += raw.batch.size
             self.position = Position(raw.batch.next_offset, raw.batch.leader_epoch)
 
@@ -282,6 +291,8 @@ class FetchBuffer:
         self._current: Fetched | Returned | None = None
         self.on_drained: Callable[[], object] = lambda: None
         """Called by the taker when a fetch was used up or dropped: there is room for another."""
+        self.on_consumed: Callable[[Fetched], object] = lambda fetched: None
+        """Called by the taker with each fetch that the user is done with."""
 
     def put(self, fetched: Fetched) -> None:
         """A fetch has arrived."""
@@ -402,6 +413,8 @@ class FetchBuffer:
         state = fetched.state
         state.drained_bytes += fetched.size
         state.drained_count += 1
+        if isinstance(fetched, Fetched):
+            self.on_consumed(fetched)
         self.on_drained()
 
     def clear(self) -> None:

@@ -22,6 +22,7 @@ from ottla.client.consumer.partition_state import NO_REPLICA, PartitionState, Po
 from ottla.client.consumer.positions import Trouble
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import ClientClosed, OffsetsOutOfRange
+from ottla.client.metrics import FetchMetrics
 from ottla.client.network import Build, Cluster, Metadata, NetworkClient, Node
 from ottla.errors import (
     CorruptMessage,
@@ -80,6 +81,7 @@ class Fetcher:
         on_arrived: Callable[[], object],
         on_error: Callable[[Trouble], object],
         on_reset_wanted: Callable[[], object],
+        metrics: FetchMetrics,
     ) -> None:
         self._network = network
         self._metadata = metadata
@@ -89,6 +91,7 @@ class Fetcher:
         self._on_arrived = on_arrived
         self._on_error = on_error
         self._on_reset_wanted = on_reset_wanted
+        self._metrics = metrics
         self._world = network.world
         self._name = network.name
         self._sessions: dict[int, FetchSession] = {}
@@ -181,8 +184,15 @@ class Fetcher:
             )
             asked[state.topic_partition] = (state, position)
         plan = session.plan(wanted)
+        sent_ms = self._world.clock.monotonic_ms()
+
+        def answered(response: FetchResponse | None, error: KafkaError | None) -> None:
+            if response is not None:
+                self._metrics.answered(self._world.clock.monotonic_ms() - sent_ms, response.throttle_time_ms)
+            self._answered(session, plan, asked, response, error)
+
         self._in_flight.add(node_id)
-        self._send(node_id, plan, lambda response, error: self._answered(session, plan, asked, response, error))
+        self._send(node_id, plan, answered)
 
     def _send(self, node_id: int, plan: FetchPlan, answered: Callable[[Any, KafkaError | None], None]) -> None:
         config = self._config

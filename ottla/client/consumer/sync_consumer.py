@@ -45,6 +45,7 @@ from ottla.client.group import (
     RebalanceEvent,
     RebalanceKind,
 )
+from ottla.client.metrics import MetricValues
 from ottla.client.network import Deadline, PartitionInfo
 from ottla.errors import KafkaError
 from ottla.records import ConsumerRecord
@@ -156,6 +157,14 @@ class Consumer(Generic[K, V]):
 
     def _poll(self, timeout: float | None, take: Callable[[], T | None]) -> T | None:
         """Wait until `take` gives something, and do everything meanwhile that happens inside a poll."""
+        core = self._core
+        core.poll_metrics.began()
+        try:
+            return self._polled(timeout, take)
+        finally:
+            core.poll_metrics.ended()
+
+    def _polled(self, timeout: float | None, take: Callable[[], T | None]) -> T | None:
         core = self._core
         deadline = Deadline(self._loop.world, None if timeout is None else timeout * 1000)
         if self._lent.is_open or core.note_poll():
@@ -450,6 +459,10 @@ class Consumer(Generic[K, V]):
     def _run_completions(self) -> None:
         while (completion := self._loop.call(self._core.next_completion)) is not None:
             completion()
+
+    def metrics(self) -> MetricValues:
+        """What this consumer measures, under Kafka's names: `metrics().value("records-consumed-total")`."""
+        return self._core.metrics.snapshot() if self._core.is_closed else self._loop.call(self._core.metrics.snapshot)
 
     # Ending
 

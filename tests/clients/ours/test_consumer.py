@@ -550,3 +550,22 @@ def test_a_consumer_is_for_one_task_at_a_time(address: str) -> None:
             assert await polling == []
 
     asyncio.run(main())
+
+
+def test_metrics_count_what_was_read_and_how_far_the_end_is(make: Make, address: str) -> None:
+    topic = make_topic(address, 2)
+    write(address, topic, numbers(300))
+    with make() as consumer:
+        consumer.assign(partitions(topic, 2))
+        read(consumer, 300)
+        found = consumer.metrics()
+        assert found.value("records-consumed-total") == 300
+        assert found.value("records-consumed-total", tags={"topic": topic}) == 300
+        assert found.value("bytes-consumed-total") > 300
+        assert found.value("fetch-total") >= 1
+        tags = {"topic": topic, "partition": "0"}
+        assert found.value("records-lag", tags=tags) == 0
+        assert found.value("records-lead", tags=tags) == 300
+        assert found.value("last-poll-seconds-ago") == 0
+        consumer.unsubscribe()
+        assert not any(name.tag("partition") for name in consumer.metrics())
