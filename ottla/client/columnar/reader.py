@@ -18,8 +18,6 @@ from ottla.client.columnar.schema import (
     HEADER_TYPE,
     HEADERS_TYPE,
     TIMESTAMP_TYPE,
-    TIMESTAMP_TYPE_TYPE,
-    TOPIC_TYPE,
     record_schema,
 )
 from ottla.client.columnar.values import BadValue, ValueDecoder
@@ -150,7 +148,7 @@ class ArrowBuilder:
             case "timestamp_type":
                 types = _repeated(pa.int8(), [run.timestamp_type for run in runs], counts)
                 labels = pa.array([kind.label for kind in TimestampType])
-                return pa.DictionaryArray.from_arrays(types, labels).cast(TIMESTAMP_TYPE_TYPE)
+                return pa.DictionaryArray.from_arrays(types, labels, safe=False)
             case "leader_epoch":
                 epochs = _repeated(pa.int32(), [run.leader_epoch for run in runs], counts)
                 return _null_where_negative(epochs)
@@ -280,4 +278,4 @@ def _repeated(kind: pa.DataType, values: list[int], counts: list[int]) -> pa.Arr
 def _topics(runs: list[_Run], counts: list[int]) -> pa.Array:
     topics = list(dict.fromkeys(run.partition.topic for run in runs))
     indices = _repeated(pa.int32(), [topics.index(run.partition.topic) for run in runs], counts)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(topics, pa.string())).cast(TOPIC_TYPE)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(topics, pa.string()), safe=False)

@@ -9,9 +9,23 @@ import pyarrow as pa
 import pytest
 
 from ottla.client.columnar import COLUMNS, ArrowBuilder, JsonValues, record_schema, to_record_batch, to_table
+from ottla.client.consumer.fetch_buffer import Fetched
+from ottla.client.consumer.partition_state import PartitionState, Position
 from ottla.client.errors import CorruptRecord, RecordDeserialization
-from ottla.records import Batch, Codec, Record, TimestampType, batches, build_batch, stamp_append_time
+from ottla.records import (
+    Batch,
+    Codec,
+    ControlType,
+    EndTransactionMarker,
+    Record,
+    TimestampType,
+    batches,
+    build_batch,
+    end_transaction_batch,
+    stamp_append_time,
+)
 from ottla.types import TopicPartition
+from ottla.wire.messages.fetch import AbortedTransaction
 from tests.unit.records.samples import ROWS, mutations, only, sample, sealed
 from tests.unit.records.test_golden_records import every_batch
 
@@ -152,6 +166,40 @@ def test_damage_behind_a_good_checksum_is_refused_or_becomes_valid_columns(codec
 def test_a_count_that_lies_is_refused() -> None:
     with pytest.raises(CorruptRecord):
         ArrowBuilder().add(ORDERS, only(sealed(sample(), record_count=2**31 - 1)))
+
+
+def test_a_consumers_fetch_has_no_row_of_an_aborted_transaction() -> None:
+    """read_committed: the fetch buffer leaves out what the broker told was aborted, and every mark."""
+
+    def part(offset: int, producer_id: int, *values: bytes) -> bytes:
+        rows = [Record(offset + index, 1, None, value) for index, value in enumerate(values)]
+        return build_batch(rows, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+    def mark(offset: int, producer_id: int, kind: ControlType) -> bytes:
+        end = EndTransactionMarker(kind, 0)
+        return end_transaction_batch(end, producer_id=producer_id, producer_epoch=0, timestamp=1, base_offset=offset)
+
+    data = b"".join(
+        (
+            part(0, 1, b"aborted"),
+            part(1, 2, b"committed", b"too"),
+            mark(3, 1, ControlType.ABORT),
+            part(4, 1, b"committed later"),
+            mark(5, 2, ControlType.COMMIT),
+            mark(6, 1, ControlType.COMMIT),
+            build_batch([Record(7, 1, None, b"plain")], codec=Codec.ZSTD),
+        )
+    )
+    aborted = [AbortedTransaction(producer_id=1, first_offset=0)]
+    state = PartitionState(ORDERS)
+    fetched = Fetched(state, Position(0, -1), data, aborted, is_read_committed=True, check_crcs=True)
+    found = to_record_batch([(ORDERS, fetched.take_batches())], ["offset", "value"], check_crcs=False)
+    assert plain(found) == [
+        {"offset": 1, "value": b"committed"},
+        {"offset": 2, "value": b"too"},
+        {"offset": 4, "value": b"committed later"},
+        {"offset": 7, "value": b"plain"},
+    ]
 
 
 def test_checksums_are_not_compared_twice_where_the_caller_has_done_it() -> None:
