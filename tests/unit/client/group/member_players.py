@@ -44,9 +44,8 @@ def options_of(words: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def told(verdict: Verdict | BeatVerdict) -> str:
-    if verdict.error is None:
-        return verdict.next.value
-    return f"{verdict.next.value}: {verdict.error.name}"
+    name = "" if verdict.error is None else f": {verdict.error.name}"
+    return f"{verdict.next.value}{name}"
 
 
 def topic_id(name: str) -> Uuid:
