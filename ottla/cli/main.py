@@ -13,9 +13,15 @@ from ottla import __version__
 
 # name -> (module, one line of help). The module holds a click command named `command`.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "configs": ("ottla.cli.configs", "Show and change settings of topics, brokers, groups, clients and users."),
+    "consumer-groups": ("ottla.cli.consumer_groups", "Show consumer groups, their lag, and set their offsets."),
+    "delete-records": ("ottla.cli.delete_records", "Delete the records before an offset."),
     "dump-log": ("ottla.cli.dump_log", "Print what the files of a log directory hold."),
+    "get-offsets": ("ottla.cli.get_offsets", "Show where partitions begin and end."),
+    "log-dirs": ("ottla.cli.log_dirs", "Show what the log directories of brokers hold."),
     "storage": ("ottla.cli.storage", "Format the log directories of a node and look at them."),
     "server": ("ottla.cli.server", "Run a broker, a controller, or both."),
+    "topics": ("ottla.cli.topics", "Create, list, describe, grow and delete topics."),
     "up": ("ottla.cli.up", "Start a broker on this machine, ready in a moment."),
     "wire": ("ottla.cli.wire", "Turn protocol bytes into JSON and back."),
 }

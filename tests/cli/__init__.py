@@ -1,0 +1,1 @@
+"""The everyday tools against a broker, beside the real ones."""

@@ -1,0 +1,98 @@
+"""A broker for the tools, the tools of Kafka in one process, and ours called as a shell calls them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from ottla.cli.main import main
+from ottla.testing import Cluster
+from tests.support.kafka import java_command
+from tests.support.server import Server, Settings, run_ottla
+
+SOURCE = Path(__file__).parent / "KafkaTools.java"
+CLASSES = {
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+}
+
+
+class Done(NamedTuple):
+    """How a tool ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+"""`run("topics", "--list")`: the broker's address is added, `at=` is another; `stdin=` is what it reads."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(settings={"auto.create.topics.enable": "false"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real Kafka, for what Ottla does not serve yet."""
+    directory = tmp_path_factory.mktemp("kafka")
+    properties = Settings(directory / "data").write(directory / "server.properties")
+    made = run_ottla("storage", "format", "-t", "A" * 21 + "Q", "-c", properties)
+    assert made.returncode == 0, made.stderr
+    with Server.kafka(properties) as server:
+        yield server.address
+
+
+@pytest.fixture(scope="module")
+def ottla(cluster: Cluster) -> Run:
+    """Our tools, in this process."""
+
+    def run(tool: str, *arguments: str, stdin: str | bytes = b"", at: str = "") -> Done:
+        words = [tool, "--bootstrap-server", at or cluster.bootstrap_servers, *arguments]
+        done = CliRunner().invoke(main, words, input=stdin, catch_exceptions=False)
+        return Done(done.exit_code, done.stdout_bytes.decode(), done.stderr_bytes.decode())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def kafka(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Kafka's tools, all in one process, because each JVM takes seconds to start."""
+    with subprocess.Popen(
+        java_command(str(SOURCE), []), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        given, printed = process.stdin, process.stdout
+        assert given is not None
+        assert printed is not None
+
+        def run(tool: str, *arguments: str, stdin: str | bytes = b"", at: str = "") -> Done:
+            source = tmp_path_factory.mktemp("stdin") / "in"
+            source.write_bytes(stdin.encode() if isinstance(stdin, str) else stdin)
+            words = [CLASSES[tool], str(source), "--bootstrap-server", at or cluster.bootstrap_servers, *arguments]
+            given.write(("\t".join(words) + "\n").encode())
+            given.flush()
+            head = printed.readline().split()
+            assert len(head) == 3, "the JVM has ended"
+            code, out_size, err_size = map(int, head)
+            return Done(code, printed.read(out_size).decode(), printed.read(err_size).decode())
+
+        yield run
+        given.close()
