@@ -265,15 +265,19 @@ class Partition:
             self._all_waiters.touch(self)
         return info
 
-    def append_plain(self, data: memoryview) -> int | None:
+    def append_plain(self, data: memoryview, *, is_made_here: bool = False) -> int | None:
         """The same by the short way, for an everyday batch and a lone replica, whatever acks are asked for.
 
-        Returns the batch's first offset; None where it must be `append`, and nothing has changed then.
+        Returns the batch's first offset; None where it must be `append`, and nothing has changed then. What a
+        coordinator of this node has just made is not checked again.
         """
         log = self.log
         if log is None or not self._is_alone:
             return None
-        first_offset = log.append_plain(data, self.leader_epoch)
+        if is_made_here:
+            first_offset = log.append_made(data, self.leader_epoch)
+        else:
+            first_offset = log.append_plain(data, self.leader_epoch)
         if first_offset is not None:
             log.advance_high_watermark_to_end()
             if self.waiters:

@@ -45,7 +45,7 @@ class PartitionLog:
 
     def append(self, batch: Buffer, *, verification_guard: object | None = None, transaction_version: int = 0) -> int:
         partition = self._partition
-        if partition.append_plain(memoryview(batch)) is not None:
+        if partition.append_plain(memoryview(batch), is_made_here=True) is not None:
             log = partition.log
             assert log is not None, "a partition that was appended to has a log"
             return log.log_end_offset - 1

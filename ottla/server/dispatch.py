@@ -47,6 +47,7 @@ class Route:
         "may_overlap",
         "metrics",
         "request_class",
+        "response_class",
         "response_head",
         "version",
     )
@@ -60,11 +61,12 @@ class Route:
         self.may_overlap: bool = getattr(module, "MAY_OVERLAP", False)
         self.metrics = metrics
         self.request_class = request_class(api.key)
+        self.response_class = response_class(api.key)
         self.is_lent = api.key == PRODUCE
         self.is_flexible = api.request_header_version(version) == 2
         self.response_head = bytes(9 if api.response_header_version(version) else 8)
         """Room for the size and the correlation id, and the empty tags of a flexible header."""
-        self.has_parts = _has_records(response_class(api.key))
+        self.has_parts = _has_records(self.response_class)
         self.known: KnownProduce | None = None
         """For Produce: the requests that need not be decoded."""
 

@@ -317,7 +317,7 @@ class Session:
         )
         try:
             answer: Answer = route.handle(context, request)
-            if answer is not None and not isinstance(answer, Message):
+            if type(answer) is not route.response_class and answer is not None and not isinstance(answer, Message):
                 promise: Any = answer
                 if hasattr(promise, "result") and promise.done():
                     # A coordinator with one replica has answered already: no need to wait for the loop's next turn.
@@ -328,7 +328,7 @@ class Session:
             answer = route.error_response(request, error)
             if answer is None:
                 raise CloseConnection(f"{route.api.name} failed and has no error response: {error}") from error
-        if isinstance(answer, Message):
+        if type(answer) is route.response_class or isinstance(answer, Message):
             if self._waiting:
                 done = _Waiting(route, request, correlation_id, self.active_ms)
                 done.parts = self._encode_apart(done, answer)

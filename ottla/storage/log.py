@@ -29,7 +29,18 @@ from ottla.errors import (
     OffsetOutOfRange,
     RecordListTooLarge,
 )
-from ottla.records import CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, Batch, Codec, batches, crc32c
+from ottla.records import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    Batch,
+    Codec,
+    batches,
+    crc32c,
+)
 from ottla.storage import names
 from ottla.storage.append_rules import AppendRules
 from ottla.storage.atomic_file import directory_of
@@ -65,6 +76,7 @@ READ_ENDS_MAX = 8
 
 _stamp = Struct(">qii").pack_into
 """Base offset, length and leader epoch: the head of a batch, up to what does not change."""
+_unpack_header = HEADER.unpack_from
 _CODEC_MAX = int(Codec.ZSTD)
 # What a named tuple's constructor does, at half its price.
 _new_tuple = tuple.__new__
@@ -443,24 +455,62 @@ class Log:
             or (has_null_key and rules.is_compacted)
         ):
             return None
+        return self._append_judged(view, rules, leader_epoch, count, newest, now_ms, batch)
+
+    def append_made(self, view: memoryview, leader_epoch: int) -> int | None:
+        """`append_plain` of a batch that this node has made a moment ago: its header is believed, its records not read.
+
+        None if it has a producer or a codec, or if the log would not take it as it is; nothing has changed then.
+        """
+        rules = self._rules
+        if rules.config is not self.config:
+            rules = self._rules = AppendRules(self.config)
+        if (
+            not rules.takes_as_they_come
+            or self._is_unsettled
+            or self.is_closed
+            or self.log_dir.failure is not None
+            or view.readonly
+            or len(view) > rules.size_max
+            or leader_epoch != self.epochs.latest_epoch
+        ):
+            return None
+        _, length, _, magic, _, attributes, _, _, timestamp, producer_id, _, _, count = _unpack_header(view)
+        assert (length + LOG_OVERHEAD, magic) == (len(view), MAGIC), "it was made here, and is no batch"
+        if attributes or producer_id >= 0:
+            return None
+        return self._append_judged(view, rules, leader_epoch, count, timestamp, timestamp, None)
+
+    def _append_judged(
+        self,
+        view: memoryview,
+        rules: AppendRules,
+        leader_epoch: int,
+        count: int,
+        max_timestamp: int,
+        now_ms: int,
+        batch: Batch | None,
+    ) -> int | None:
+        """The rest of an everyday append; None, still, when the segment must end or the producer is not as expected."""
         segment = self.segments.active
         base_offset = self.log_end_offset
         end_offset = base_offset + count
+        size = len(view)
         try:
             # A segment that was opened and not written to since looks up in its file when it began.
-            if not segment.takes(rules, size, newest, end_offset - 1, now_ms):
+            if not segment.takes(rules, size, max_timestamp, end_offset - 1, now_ms):
                 return None
             entry = metadata = None
-            if batch.producer_id >= 0:
+            if batch is not None and batch.producer_id >= 0:
                 batch.base_offset = base_offset
                 entry = self.producers.producers.get(batch.producer_id)
                 metadata = None if entry is None else self.producers.next_of(entry, batch)
                 if metadata is None:
                     return None
             _stamp(view, 0, base_offset, size - LOG_OVERHEAD, leader_epoch)
-            segment.append_one(view, end_offset - 1, newest)
+            segment.append_one(view, end_offset - 1, max_timestamp)
             self._batches_end = self.log_end_offset = end_offset
-            if entry is not None and metadata is not None:
+            if batch is not None and entry is not None and metadata is not None:
                 entry.add_batch(batch.producer_epoch, metadata)
             self.producers.map_end_offset = end_offset
             if end_offset - self.recovery_point >= rules.flush_messages:

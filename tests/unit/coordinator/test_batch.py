@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.batch import BatchWriter
+from ottla.coordinator.batch import KEYS_MAX, BatchWriter
 from ottla.coordinator.record import CoordinatorRecord, Producer
 from ottla.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Codec, RecordBatchBuilder
 from ottla.types import Uuid
 from ottla.wire import Message
 from ottla.wire.coordinator import GROUP, TRANSACTION, CoordinatorRecords
+from ottla.wire.coordinator.classic_group import GroupMetadataKey
+from ottla.wire.coordinator.consumer_group import ConsumerGroupMetadataKey
 from ottla.wire.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from ottla.wire.coordinator.transaction import TransactionLogKey, TransactionLogValue
 
@@ -75,3 +77,26 @@ def test_a_key_of_another_topic_is_refused_however_often_it_is_tried() -> None:
     for _ in range(2):
         with pytest.raises(AssertionError, match="no key of __consumer_offsets"):
             writer.write([CoordinatorRecord(stray)], NOW_MS, None)
+
+
+def test_keys_that_say_the_same_of_different_things_are_not_mixed_up() -> None:
+    writer = BatchWriter(GROUP, Codec.NONE, 0)
+    records = [
+        CoordinatorRecord(GroupMetadataKey("g")),
+        CoordinatorRecord(ConsumerGroupMetadataKey("g")),
+        CoordinatorRecord(OffsetCommitKey("g", "t", 1)),
+        CoordinatorRecord(OffsetCommitKey("g", "t", 2)),
+    ]
+    for _ in range(2):  # the second time all keys are known
+        assert bytes(writer.write(records, NOW_MS, None)) == built(GROUP, records, base_sequence=0)
+
+
+def test_what_is_remembered_of_keys_is_bounded() -> None:
+    writer = BatchWriter(GROUP, Codec.NONE, 0)
+    for number in range(KEYS_MAX + 10):
+        writer.write([CoordinatorRecord(GroupMetadataKey(f"group-{number}"))], NOW_MS, None)
+    long = [CoordinatorRecord(GroupMetadataKey("g" * 1000))]
+    assert bytes(writer.write(long, NOW_MS, None)) == built(GROUP, long, base_sequence=0)
+    (keys,) = writer._keys.values()
+    assert len(keys.known) == 10
+    assert max(map(len, keys.known.values())) < 100

@@ -119,3 +119,60 @@ def test_a_batch_in_memory_that_must_not_change_is_copied() -> None:
     test_log.log.append_as_leader(data, leader_epoch=3)
     assert data == before
     assert test_log.log.log_end_offset == 1
+
+
+def made_batch(chance: random.Random) -> bytearray:
+    """As a coordinator makes them: keys, one time for all records, mostly without a producer and never compressed."""
+    producer_id = chance.choice([-1, -1, -1, -1, 7])
+    return bytearray(
+        make_batch(
+            *(chance.randbytes(chance.randrange(60)) for _ in range(chance.randrange(1, 4))),
+            key=b"k",
+            timestamp=NOW_MS,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            sequence=0 if producer_id >= 0 else -1,
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cleanup_policy": "compact"},
+        {"segment_bytes": 1 << 20, "internal_segment_bytes": 700, "index_interval_bytes": 100},
+        {"max_message_bytes": 120, "flush_messages": 3},
+        {"message_timestamp_type": "LogAppendTime"},
+    ],
+    ids=["compacted", "small-segments", "small-messages", "append-time"],
+)
+def test_a_batch_made_here_is_written_as_if_it_were_checked(seed: int, settings: dict[str, Any]) -> None:
+    logs = []
+    for _ in range(2):
+        world = new_world(seed)
+        world.clock.set_now_ms(NOW_MS)
+        logs.append(TestLog(world, directory=DIRECTORY, **settings))
+    short, long = logs
+    chance = random.Random(seed)
+    made = 0
+    for step in range(60):
+        epoch = step // 20
+        batch = made_batch(chance)
+        given = copied(batch)
+        first_offset = short.log.append_made(memoryview(given), epoch)
+        if first_offset is None:
+            assert given == batch, "a batch that is declined is left as it was"
+            append(short.log, given, epoch)
+        else:
+            made += 1
+            assert first_offset == long.log.log_end_offset
+            short.log.update_high_watermark(short.log.log_end_offset)
+        append(long.log, batch, epoch)
+        assert short.log.log_end_offset == long.log.log_end_offset
+        assert short.log.recovery_point == long.log.recovery_point
+    assert (made > 10) is ("message_timestamp_type" not in settings)
+    short.log.close()
+    long.log.close()
+    assert short.log.append_made(memoryview(made_batch(chance)), 2) is None, "the log is closed"
+    assert files(short) == files(long)
