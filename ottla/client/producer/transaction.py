@@ -110,6 +110,8 @@ class TransactionManager:
         self.needs_epoch_bump = False
         self._unresolved: dict[TopicPartition, int] = {}
         self._to_renumber: dict[TopicPartition, None] = {}
+        self._introduced: set[TopicPartition] = set()
+        """Partitions whose leader has written something of the producer id."""
         self._queue: list[tuple[int, int, TxnRequest]] = []
         self._numbers = itertools.count()
         self._under_way: tuple[State, str, TxnResult] | None = None
@@ -328,6 +330,8 @@ class TransactionManager:
     def set_producer(self, producer: ProducerIdAndEpoch) -> None:
         if not self.is_transactional or producer.producer_id != self.producer.producer_id:
             log.info("[%s] ProducerId set to %d with epoch %d", self.name, *producer)
+        if producer.producer_id != self.producer.producer_id:
+            self._introduced.clear()
         self.producer = producer
 
     def reset_sequences(self) -> None:
@@ -427,6 +431,10 @@ class TransactionManager:
             # What is under way under another id or epoch has to come to its end first, or this would overtake it.
             if known.in_flight and known.producer != self.producer:
                 return False
+            # A broker that knows nothing of the producer takes whatever comes first. Were the first batch refused and
+            # the second taken, the first could never follow: so it goes alone.
+            if known.in_flight and partition not in self._introduced:
+                return False
             return known.has_room and partition not in self._unresolved
         # What is sent again goes out in the order of the sequence: one at a time, the first first.
         return not known.in_flight or known.in_flight[0].base_sequence == batch.base_sequence
@@ -442,6 +450,8 @@ class TransactionManager:
         known = self.sequences[batch.partition]
         known.acknowledge(batch, base_offset)
         known.remove(batch)
+        if batch.producer_id == self.producer.producer_id:
+            self._introduced.add(batch.partition)
 
     def batch_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         known = self.sequences[batch.partition]
@@ -464,6 +474,7 @@ class TransactionManager:
         elif isinstance(error, UnknownProducerId):
             # The broker has forgotten the producer, so the next batch may begin at 0.
             del self.sequences[batch.partition]
+            self._introduced.discard(batch.partition)
             self._unresolved.pop(batch.partition, None)
         elif was_refused:
             if not self.is_transactional:
@@ -486,7 +497,7 @@ class TransactionManager:
             if known.is_next(known.next_sequence):
                 continue
             if self.is_transactional:
-                unknown = "It is not known whether some records were written that were sent and cannot be sent again any more."
+                unknown = "Some records were sent, cannot be sent again any more, and may be written or not."
                 if self.state in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR):
                     self.fail_abortably_if_possible(TransactionAbortable(unknown))
             else:

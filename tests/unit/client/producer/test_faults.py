@@ -186,8 +186,8 @@ def test_a_broker_that_comes_back_gets_what_waited_for_it_once() -> None:
 
 
 def test_a_batch_that_was_not_answered_is_not_outrun_by_more_than_a_broker_remembers() -> None:
-    """A broker hangs on to the answers to two batches that it has written, and another leads. Were the new one sent more
-    than five batches before the first two are sent again, it would not know these any more."""
+    """A broker hangs on to the answers to two batches that it has written, and another leads. Were the new one sent
+    more than five batches before the first two are sent again, it would not know these any more."""
     cluster = VirtualCluster(24)
     cluster.create_topic("a")
 
@@ -209,6 +209,22 @@ def test_a_batch_that_was_not_answered_is_not_outrun_by_more_than_a_broker_remem
 
     run(cluster, main, batch_size=0, linger_ms=0, request_timeout_ms=3000, delivery_timeout_ms=60_000)
     assert values(cluster, "a") == [numbered(30)]
+
+
+def test_the_first_batch_goes_alone_so_that_no_later_one_is_taken_for_the_first() -> None:
+    """Kafka's producer sends five at once; where only the first is refused, as right after a topic was made, the broker
+    begins with the second and refuses the first until `delivery.timeout.ms`."""
+    cluster = VirtualCluster(25)
+    cluster.create_topic("a", 3)
+    cluster.meddle = refuse_first(1, KafkaStorageError.code)
+
+    async def main(producer: AsyncProducer) -> None:
+        await producer.partitions_for("a")
+        deliveries = [await producer.send("a", b"%d" % number, partition=0) for number in range(20)]
+        assert [(await delivery).offset for delivery in deliveries] == list(range(20))
+
+    run(cluster, main, batch_size=0, linger_ms=0)
+    assert values(cluster, "a")[0] == numbered(20)
 
 
 # What does not
