@@ -150,6 +150,7 @@ class AsyncConsumer(Generic[K, V]):
         """Wait until `take` gives something, and do everything meanwhile that happens inside a poll."""
         core = self._core
         core.check_open()
+        core.check_reading()
         self._enter()
         core.poll_metrics.began()
         try:
@@ -452,6 +453,7 @@ class AsyncConsumer(Generic[K, V]):
 
     def wakeup(self) -> None:
         """Let the call that waits raise `Wakeup`, or the next one that would."""
+        self._core.is_woken = True
         self._core.wakeup()
 
     async def _leave(self, timeout_ms: float, *, leave_group: bool | None = None) -> None:

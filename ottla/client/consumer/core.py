@@ -22,7 +22,7 @@ from ottla.client.consumer.offset_lookup import FoundOffset, OffsetLookup
 from ottla.client.consumer.partition_state import NO_EPOCH, PartitionState, Position, Status
 from ottla.client.consumer.positions import Positions, Trouble
 from ottla.client.consumer.subscription_state import Choice, SubscriptionPattern, SubscriptionState, as_position
-from ottla.client.errors import ClientClosed, KafkaTimeout, Wakeup
+from ottla.client.errors import ClientClosed, IllegalState, KafkaTimeout, Wakeup
 from ottla.client.group import (
     CommitCallback,
     Completion,
@@ -115,6 +115,7 @@ class ConsumerCore:
         self._transient: dict[str, int] = {}
         """Topics that somebody asks about just now, and how many do."""
         self._errors: deque[Trouble] = deque()
+        self._has_topic_trouble = False
         self.signal_count = 0
         self._waiting: set[Promise[None]] = set()
         self._interruptible: set[Promise[Any]] = set()
@@ -162,8 +163,9 @@ class ConsumerCore:
                 timer.cancel()
 
     def wakeup(self) -> None:
-        """End the present wait with `Wakeup`, or the next. On the loop; `is_woken` may be set from elsewhere before."""
-        self.is_woken = True
+        """End the present wait with `Wakeup`, or the next, after `is_woken` was set, from wherever. On the loop."""
+        if not self.is_woken:
+            return  # somebody has heard of it already, between the setting and this call
         for promise in list(self._interruptible):
             if not promise.done():
                 self.is_woken = False
@@ -238,6 +240,12 @@ class ConsumerCore:
         if self.is_closed:
             raise ClientClosed("This consumer has already been closed.")
 
+    def check_reading(self) -> None:
+        """`IllegalState` for a poll that nothing could ever come of."""
+        if self.subscription.choice is Choice.NONE:
+            self.check_open()
+            raise IllegalState("Consumer is not subscribed to any topics or assigned any partitions")
+
     # The subscription
 
     def subscribe(self, choice: Sequence[str] | re.Pattern[str] | SubscriptionPattern) -> None:
@@ -301,15 +309,25 @@ class ConsumerCore:
         if subscription.choice is Choice.PATTERN and self._match(cluster):
             self.watch_topics()
             self._tell_group()
-        for name in subscription.topics if subscription.choice is Choice.TOPICS else ():
-            info = cluster.topics.get(name)
-            if info is None:
-                continue
-            if info.error_code == TopicAuthorizationFailed.code:
-                self.fail(TopicAuthorizationFailed(f"Not authorized to access topics: [{name}]"))
-            elif info.error_code == InvalidTopicException.code:
-                self.fail(InvalidTopicException(f"Invalid topics: [{name}]"))
+        if not self._has_topic_trouble and self._refused_topic() is not None:
+            self._has_topic_trouble = True
+            self.fail(self._topic_trouble)
         self.signal()
+
+    def _topic_trouble(self) -> KafkaError | None:
+        self._has_topic_trouble = False
+        return self._refused_topic()
+
+    def _refused_topic(self) -> KafkaError | None:
+        """The error of a topic that this consumer reads and may not, or that nobody can read."""
+        topics = self.metadata.cluster.topics
+        for name in sorted(self.subscription.watched_topics()):
+            info = topics.get(name)
+            if info is not None and info.error_code == TopicAuthorizationFailed.code:
+                return TopicAuthorizationFailed(f"Not authorized to access topics: [{name}]")
+            if info is not None and info.error_code == InvalidTopicException.code:
+                return InvalidTopicException(f"Invalid topics: [{name}]")
+        return None
 
     # Polling
 

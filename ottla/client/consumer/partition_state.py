@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ottla.client.config import OffsetReset
-from ottla.types import TopicPartition
+from ottla.types import ZERO_UUID, TopicPartition, Uuid
 
 NO_EPOCH = -1
 NO_REPLICA = -1
@@ -57,6 +57,7 @@ class PartitionState:
         "preferred_until_ms",
         "reset",
         "status",
+        "topic_id",
         "topic_partition",
     )
 
@@ -66,6 +67,7 @@ class PartitionState:
         self.position: Position | None = None
         self.reset: OffsetReset | None = None
         """With AWAIT_RESET, where to look."""
+        self.topic_id = ZERO_UUID
         self.leader_epoch = NO_EPOCH
         """The newest that is known, and that the position was validated against."""
         self.is_paused = False
@@ -129,6 +131,20 @@ class PartitionState:
         self.arrived_end = None
         self.fetch_at_ms = 0.0
         self.preferred_replica = NO_REPLICA
+
+    def note_topic(self, topic_id: Uuid) -> None:
+        """The topic has this id: with another one than before it was made anew, and its epochs begin again."""
+        if topic_id == ZERO_UUID or topic_id == self.topic_id:
+            return
+        if self.topic_id != ZERO_UUID:
+            self.leader_epoch = NO_EPOCH
+            self.arrived_end = None
+            if self.position is not None:
+                # Kept, as in Kafka: where the new log does not reach so far, the reset policy decides.
+                self.position = Position(self.position.offset)
+            if self.status is Status.AWAIT_VALIDATION:
+                self.status = Status.FETCHING
+        self.topic_id = topic_id
 
     def note_leader(self, leader_epoch: int) -> None:
         """The cluster tells of this leader; a new one is asked about the position before it is read from."""

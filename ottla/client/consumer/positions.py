@@ -204,6 +204,9 @@ class Positions:
             await self._lookup.ask(dict.fromkeys(too_early, LATEST), found)
 
     def _learn_leader(self, state: PartitionState) -> None:
+        topic = self._metadata.cluster.topics.get(state.topic_partition.topic)
+        if topic is not None:
+            state.note_topic(topic.topic_id)
         info = self._metadata.cluster.partition(state.topic_partition)
         if info is not None:
             state.leader_epoch = max(state.leader_epoch, info.leader_epoch)
@@ -212,6 +215,9 @@ class Positions:
 
     def _on_metadata(self, cluster: Cluster) -> None:
         for partition, state in self._subscription.partitions.items():
+            topic = cluster.topics.get(partition.topic)
+            if topic is not None:
+                state.note_topic(topic.topic_id)
             info = cluster.partition(partition)
             if info is not None and info.leader_epoch >= 0:
                 state.note_leader(info.leader_epoch)

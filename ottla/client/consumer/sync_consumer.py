@@ -158,6 +158,7 @@ class Consumer(Generic[K, V]):
     def _poll(self, timeout: float | None, take: Callable[[], T | None]) -> T | None:
         """Wait until `take` gives something, and do everything meanwhile that happens inside a poll."""
         core = self._core
+        core.check_reading()
         core.poll_metrics.began()
         try:
             return self._polled(timeout, take)

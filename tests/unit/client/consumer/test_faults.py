@@ -10,7 +10,7 @@ import pytest
 
 import tests.support.virtual_cluster
 from ottla.client.consumer import AsyncConsumer
-from ottla.client.errors import CorruptRecord, KafkaTimeout, LogTruncation
+from ottla.client.errors import CorruptRecord, IllegalState, KafkaTimeout, LogTruncation
 from ottla.errors import (
     FetchSessionIdNotFound,
     KafkaStorageError,
@@ -33,6 +33,7 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -534,3 +535,58 @@ def test_a_reset_waits_for_a_leader_without_holding_up_other_partitions(silent: 
     took_ms, found, later = run(cluster, main)
     assert took_ms < 2000
     assert (found, later) == (numbers(10) * 2, numbers(5))
+
+
+def test_a_topic_that_is_deleted_and_made_anew_is_read_from_its_new_beginning() -> None:
+    cluster = VirtualCluster(1)
+    cluster.create_topic("a")
+    for _ in range(5):
+        cluster.move_leader("a", 0, 1)
+    append(cluster, 20)
+
+    async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
+        await consumer.assign([A0])
+        found = await read(consumer, 20)
+        cluster.create_topic("a")  # under another id, and its leader epochs begin at 0
+        append(cluster, 10, start=100)
+        return found + await read(consumer, 10)
+
+    assert run(cluster, main) == numbers(20) + numbers(10, 100)
+
+
+def test_a_topic_that_may_not_be_read_is_told_until_it_may() -> None:
+    cluster = VirtualCluster(1)
+    cluster.create_topic("a")
+    append(cluster, 10)
+    is_refused = True
+
+    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+        if not isinstance(request.body, MetadataRequest) or not is_refused:
+            return FINE
+        answer = broker.answer(request)
+        assert isinstance(answer, MetadataResponse)
+        answer.topics = [MetadataResponseTopic(TopicAuthorizationFailed.code, topic.name) for topic in answer.topics]
+        return Meddling(answer=answer)
+
+    cluster.meddle = meddle
+
+    async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
+        nonlocal is_refused
+        await consumer.assign([A0])
+        with pytest.raises(TopicAuthorizationFailed, match="a"):
+            await consumer.poll(5)
+        await consumer._world.tasks.sleep_ms(5000)
+        is_refused = False
+        with pytest.raises(TopicAuthorizationFailed, match="a"):
+            await consumer.poll(0)  # what is known until now
+        return await read(consumer, 10)
+
+    assert run(cluster, main, metadata_max_age_ms=1000) == numbers(10)
+
+
+def test_a_poll_that_nothing_could_come_of_is_refused() -> None:
+    async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
+        with pytest.raises(IllegalState, match="not subscribed to any topics"):
+            await consumer.poll(5)
+
+    run(VirtualCluster(1), main)
