@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from ottla.client.config import ConsumerConfig, OffsetReset, ResetKind, read_settings
 from ottla.client.consumer.core import ConsumerCore
@@ -24,8 +24,17 @@ from ottla.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    # Without deserializers keys and values are bytes, and nobody has to say so (PEP 696).
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes | None)
+    V = TypeVar("V", default=bytes | None)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 TO_BEGINNING = OffsetReset(ResetKind.EARLIEST)
 TO_END = OffsetReset(ResetKind.LATEST)

@@ -20,8 +20,10 @@ from ottla.client.consumer.face import (
     TO_BEGINNING,
     TO_END,
     Finisher,
+    K,
     Lent,
     OffsetAndTimestamp,
+    V,
     chosen,
     listener_of,
     make_core,
@@ -59,8 +61,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-K = TypeVar("K")
-V = TypeVar("V")
 T = TypeVar("T")
 
 
