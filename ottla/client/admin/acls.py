@@ -77,6 +77,10 @@ class AclBinding:
     host: str = "*"
     pattern_type: PatternType = PatternType.LITERAL
 
+    def __str__(self) -> str:
+        what = f"{self.operation.name} of {self.resource_type.name} {self.pattern_type.name} {self.resource_name}"
+        return f"{self.permission.name} {self.principal} from {self.host} {what}"
+
     def is_definite(self) -> bool:
         """Whether it could stand as a rule: it leaves nothing open, as a filter may."""
         return (

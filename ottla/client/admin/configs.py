@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from ottla.client.admin.driver import Call, Driver, check, failure
 from ottla.client.admin.outcome import Outcomes
+from ottla.client.admin.routes import Route
 from ottla.client.network import Build
-from ottla.errors import KafkaError, UnsupportedVersion
+from ottla.errors import KafkaError, NotController, UnsupportedVersion
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -211,9 +212,8 @@ def describe_configs(
             key = ConfigResource(ConfigResourceType(one.resource_type), one.resource_name)
             yield key, failure(one.error_code, one.error_message) or {each.name: _entry(each) for each in one.configs}
 
-    # A controller knows the settings of all brokers, and is where a broker that is down can be asked about.
-    node_of = (lambda resource: None) if driver.nodes.speaks_to_controllers else _node_of
-    return driver.drive(Call("DescribeConfigs", driver.node_of(node_of), build, read), resources, timeout)
+    route: Route[ConfigResource] = driver.node_of(_node_of, NotController)
+    return driver.drive(Call("DescribeConfigs", route, build, read), resources, timeout)
 
 
 def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
@@ -261,12 +261,13 @@ def incremental_alter_configs(
             key = ConfigResource(ConfigResourceType(one.resource_type), one.resource_name)
             yield key, failure(one.error_code, one.error_message)
 
-    node_of = _node_of
-    if driver.nodes.speaks_to_controllers:
-        # Only the active controller takes changes, but for a controller's own loggers.
-        call: Call[ConfigResource, None] = Call("IncrementalAlterConfigs", driver.controller(), build, read)
-    else:
-        call = Call("IncrementalAlterConfigs", driver.node_of(node_of), build, read)
+    def node_of(resource: ConfigResource) -> int | None:
+        # The active controller takes the changes of all brokers; only loggers are each controller's own.
+        is_anybodys = driver.nodes.speaks_to_controllers and resource.type is not ConfigResourceType.BROKER_LOGGER
+        return None if is_anybodys else _node_of(resource)
+
+    route: Route[ConfigResource] = driver.node_of(node_of, NotController)
+    call: Call[ConfigResource, None] = Call("IncrementalAlterConfigs", route, build, read)
     return driver.drive(call, wanted, timeout)
 
 

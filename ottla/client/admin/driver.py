@@ -73,7 +73,6 @@ class Driver:
         # A transaction or a rebalance that is under way ends by itself, and offsets can then be told or set.
         self.groups = CoordinatorRoute(network, CoordinatorKind.GROUP, (UnstableOffsetCommit, RebalanceInProgress))
         self.transactions = CoordinatorRoute(network, CoordinatorKind.TRANSACTION)
-        self.is_closed = False
 
     # Routes
 

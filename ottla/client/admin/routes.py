@@ -88,7 +88,7 @@ class Controller(Generic[K]):
 
 
 class NamedNode(Generic[K]):
-    """What belongs to the broker that the key itself names; None is any."""
+    """What belongs to the node that the key itself names; None is any broker, or among controllers the active one."""
 
     def __init__(
         self,
@@ -107,7 +107,9 @@ class NamedNode(Generic[K]):
         for key in keys:
             node_id = self._node_of(key)
             try:
-                if node_id is None:
+                if node_id is None and self._nodes.speaks_to_controllers:
+                    places.nodes[key] = await self._nodes.controller(deadline)
+                elif node_id is None:
                     places.nodes[key] = self._network.least_loaded()
                 else:
                     places.nodes[key] = await self._nodes.broker(node_id, deadline)

@@ -466,11 +466,15 @@ def test_the_cluster_tells_its_brokers(side: Side) -> None:
 
 def test_log_directories_tell_which_replicas_they_hold(side: Side) -> None:
     topic = created(side, partitions=2)
-    wanted = [TopicPartition(topic, 1)]
+    both, wanted = {TopicPartition(topic, 0), TopicPartition(topic, 1)}, [TopicPartition(topic, 1)]
+
+    def are_made() -> bool:
+        (directory,) = side.admin.describe_log_dirs([side.broker_id]).all()[side.broker_id].values()
+        return both <= set(directory.replicas)
+
+    eventually(are_made, "both replicas are made")  # a moment after the topic is known
     dirs = side.admin.describe_log_dirs([side.broker_id], partitions=wanted).all()[side.broker_id]
     (directory,) = dirs.values()
     assert directory.error is None
     assert list(directory.replicas) == wanted
     assert not directory.replicas[wanted[0]].is_future
-    (directory,) = side.admin.describe_log_dirs([side.broker_id]).all()[side.broker_id].values()
-    assert {TopicPartition(topic, 0), TopicPartition(topic, 1)} <= set(directory.replicas)

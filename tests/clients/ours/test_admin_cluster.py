@@ -115,6 +115,8 @@ def test_controllers_are_spoken_to_directly(real: RealSide, controllers: Admin) 
     broker = ConfigResource.broker(real.broker_id)
     controllers.incremental_alter_configs({broker: [AlterConfigOp.set("log.cleaner.threads", "2")]}).all()
     controllers.incremental_alter_configs({broker: [AlterConfigOp.delete("log.cleaner.threads")]}).all()
+    config = controllers.describe_configs([broker], names=["node.id"]).all()[broker]
+    assert config["node.id"].value == str(real.broker_id)
     controllers.delete_topics([name]).all()
     with pytest.raises(UnsupportedVersion):
         controllers.list_groups()
@@ -151,6 +153,11 @@ def test_an_election_is_not_needed_where_the_right_one_leads(real: RealSide) -> 
 def test_a_replicas_directory_is_told(real: RealSide) -> None:
     there = TopicPartitionReplica(created(real), 0, real.broker_id)
     missing = TopicPartitionReplica("not-there", 0, real.broker_id)
+
+    def is_made() -> bool:
+        return real.admin.describe_replica_log_dirs([there]).all()[there].current_dir is not None
+
+    eventually(is_made, "the replica is made")  # a moment after the topic is known
     found = real.admin.describe_replica_log_dirs([there, missing]).all()
     (directory,) = real.admin.describe_log_dirs([real.broker_id]).all()[real.broker_id]
     assert (found[there].current_dir, found[there].current_lag, found[there].future_dir) == (directory, 0, None)
