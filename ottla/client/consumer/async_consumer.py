@@ -25,6 +25,7 @@ from ottla.client.consumer.face import (
     make_core,
     offsets_of,
     partitions_of,
+    record_limit,
     settings,
     times_of,
     with_times,
@@ -143,14 +144,14 @@ class AsyncConsumer(Generic[K, V]):
 
         Rebalance listeners, callbacks of commits and the errors of what goes on in the background come from here.
         """
-        limit = self.config.max_poll_records if max_records is None else max_records
+        limit = record_limit(self.config, max_records)
         return await self._poll(timeout, lambda: self._take(limit)) or []
 
     async def _poll(self, timeout: float | None, take: Callable[[], T | None]) -> T | None:
         """Wait until `take` gives something, and do everything meanwhile that happens inside a poll."""
         core = self._core
         core.check_open()
-        core.check_reading()
+        core.check_poll(timeout)
         self._enter()
         core.poll_metrics.began()
         try:
@@ -276,7 +277,11 @@ class AsyncConsumer(Generic[K, V]):
 
     async def _carry_out(self, event: RebalanceEvent) -> None:
         core = self._core
-        await core.begin_event(event)
+        try:
+            await core.begin_event(event)
+        except BaseException:
+            core.put_back(event)
+            raise
         self._is_told = True
         try:
             await self._tell(event)

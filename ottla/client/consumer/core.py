@@ -240,8 +240,10 @@ class ConsumerCore:
         if self.is_closed:
             raise ClientClosed("This consumer has already been closed.")
 
-    def check_reading(self) -> None:
+    def check_poll(self, timeout: float | None) -> None:
         """`IllegalState` for a poll that nothing could ever come of."""
+        if timeout is not None and timeout < 0:
+            raise ValueError("Timeout must not be negative")
         if self.subscription.choice is Choice.NONE:
             self.check_open()
             raise IllegalState("Consumer is not subscribed to any topics or assigned any partitions")
@@ -398,6 +400,11 @@ class ConsumerCore:
             if state is not None:
                 state.is_held = True
         await self.group.prepare(event)
+
+    def put_back(self, event: RebalanceEvent) -> None:
+        """The caller was stopped before the listener heard of `event`: the next poll begins with it again."""
+        assert self.group is not None, "only a group makes events"
+        self.group.events.appendleft(event)
 
     def end_event(self, event: RebalanceEvent) -> None:
         """After the listener, whatever became of it."""

@@ -214,6 +214,15 @@ def offsets_of(offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None)
     return found
 
 
+def record_limit(config: ConsumerConfig, max_records: int | None) -> int:
+    """How many records a poll may give."""
+    if max_records is None:
+        return config.max_poll_records
+    if max_records < 1:
+        raise ValueError(f"max_records is {max_records}, and a poll gives at least one record")
+    return max_records
+
+
 def partitions_of(partitions: Iterable[TopicPartition | tuple[str, int]]) -> list[TopicPartition]:
     """Partitions, also given as plain pairs."""
     found = [TopicPartition(*partition) for partition in partitions]

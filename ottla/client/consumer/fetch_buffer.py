@@ -290,9 +290,10 @@ class FetchBuffer:
         self._arrived: deque[Fetched | Returned] = deque()
         self._current: Fetched | Returned | None = None
         self.on_drained: Callable[[], object] = lambda: None
-        """Called by the taker when a fetch was used up or dropped: there is room for another."""
+        """Called by the taker when fetches were used up or dropped: there is room for others."""
         self.on_consumed: Callable[[Fetched], object] = lambda fetched: None
         """Called by the taker with each fetch that the user is done with."""
+        self._has_room = False
 
     def put(self, fetched: Fetched) -> None:
         """A fetch has arrived."""
@@ -317,6 +318,8 @@ class FetchBuffer:
         for state, returned in reversed(by_partition.items()):
             assert state.position is not None, "it was taken from"
             back = Returned(state, returned, state.position, is_final=is_final)
+            if not state.buffered_count:
+                state.arrived_end = state.position
             state.position = back.position
             state.arrived_count += 1
             self._arrived.appendleft(back)
@@ -347,7 +350,7 @@ class FetchBuffer:
                 self._taken_from(fetched)
                 taken = taken + records if taken else records
         finally:
-            self._arrived.extendleft(reversed(passed))
+            self._end_take(passed)
         return taken, False
 
     def take_batches(self, bytes_max: int) -> list[tuple[PartitionState, list[RawBatch]]]:
@@ -376,8 +379,15 @@ class FetchBuffer:
                     taken.append((fetched.state, batches))
                     size += fetched.size
         finally:
-            self._arrived.extendleft(reversed(passed))
+            self._end_take(passed)
         return taken
+
+    def _end_take(self, passed: list[Fetched | Returned]) -> None:
+        """Paused fetches come back in their order; and once for all that was dropped, others may be asked for."""
+        self._arrived.extendleft(reversed(passed))
+        if self._has_room:
+            self._has_room = False
+            self.on_drained()
 
     def _next(self, passed: list[Fetched | Returned]) -> Fetched | Returned | None:
         """The fetch to take from now; those of paused partitions go to `passed`."""
@@ -415,7 +425,7 @@ class FetchBuffer:
         state.drained_count += 1
         if isinstance(fetched, Fetched):
             self.on_consumed(fetched)
-        self.on_drained()
+        self._has_room = True
 
     def clear(self) -> None:
         """Let go of everything."""

@@ -27,6 +27,7 @@ from ottla.client.network import Build, Cluster, Metadata, NetworkClient, Node
 from ottla.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
+    FetchSessionIdNotFound,
     InconsistentTopicId,
     KafkaError,
     KafkaStorageError,
@@ -58,6 +59,7 @@ LEADER_MOVED = {
         ReplicaNotAvailable,
         KafkaStorageError,
         FencedLeaderEpoch,
+        FetchSessionIdNotFound,
         OffsetNotAvailable,
         UnknownTopicOrPartition,
         UnknownTopicId,
@@ -234,7 +236,7 @@ class Fetcher:
             self._failed(session, asked, error or KafkaError("no answer"))
         elif session.settle(plan, response):
             self._take(session.node_id, asked, response)
-        else:
+        elif response.error_code != FetchSessionIdNotFound.code:
             self._back_off([state for state, _ in asked.values()])
         # Only now: a leader told within the answer makes `go_on` be called before the rest of it was taken.
         self._in_flight.discard(session.node_id)

@@ -29,6 +29,7 @@ from ottla.client.consumer.face import (
     make_core,
     offsets_of,
     partitions_of,
+    record_limit,
     settings,
     times_of,
     with_times,
@@ -152,13 +153,13 @@ class Consumer(Generic[K, V]):
 
         Rebalance listeners, callbacks of commits and the errors of what goes on in the background come from here.
         """
-        limit = self.config.max_poll_records if max_records is None else max_records
+        limit = record_limit(self.config, max_records)
         return self._poll(timeout, lambda: self._take(limit)) or []
 
     def _poll(self, timeout: float | None, take: Callable[[], T | None]) -> T | None:
         """Wait until `take` gives something, and do everything meanwhile that happens inside a poll."""
         core = self._core
-        core.check_reading()
+        core.check_poll(timeout)
         core.poll_metrics.began()
         try:
             return self._polled(timeout, take)
@@ -304,7 +305,11 @@ class Consumer(Generic[K, V]):
                 to_do()
 
     def _carry_out(self, event: RebalanceEvent) -> None:
-        self._run(self._core.begin_event(event))
+        try:
+            self._run(self._core.begin_event(event))
+        except BaseException:
+            self._loop.post(lambda: self._core.put_back(event))
+            raise
         try:
             self._tell(event)
         finally:
