@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ottla.client.admin.driver import INT_MAX, Call, Driver, check, failure
+from ottla.client.admin.driver import Call, Driver, check, failure
 from ottla.client.admin.nodes import METADATA_KEY
 from ottla.client.admin.operations import AclOperation, operations_of
 from ottla.client.admin.outcome import Outcomes
@@ -177,7 +177,7 @@ def update_features(
             ):
                 raise UnsupportedVersion("The broker is too old to validate only, and for unsafe downgrades")
             return UpdateFeaturesRequest(
-                timeout_ms=int(deadline.at_most(INT_MAX)),
+                timeout_ms=driver.request_ms(deadline),
                 feature_updates=[
                     FeatureUpdateKey(
                         feature=key,
@@ -293,7 +293,7 @@ async def add_raft_voter(
     def make(version: int) -> AddRaftVoterRequest:
         return AddRaftVoterRequest(
             cluster_id=cluster_id,
-            timeout_ms=int(deadline.at_most(INT_MAX)),
+            timeout_ms=driver.request_ms(deadline),
             voter_id=voter_id,
             voter_directory_id=directory_id,
             listeners=listeners,

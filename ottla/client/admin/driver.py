@@ -30,8 +30,6 @@ from ottla.world import ClientWorld, Promise
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-INT_MAX = 0x7FFF_FFFF
-
 
 class Call(NamedTuple, Generic[K, V]):
     """What one kind of call is made of."""
@@ -94,6 +92,10 @@ class Driver:
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that was given `timeout` seconds, or the default when it was given none."""
         return Deadline(self.world, self.config.default_api_timeout_ms if timeout is None else timeout * 1000)
+
+    def request_ms(self, deadline: Deadline) -> int:
+        """How long a broker may take over a request that says so: no longer than its answer is waited for."""
+        return int(deadline.at_most(self.config.request_timeout_ms))
 
     def start(
         self, what: str, keys: Iterable[K], work: Callable[[Outcomes[K, V]], Coroutine[Any, Any, None]]

@@ -39,26 +39,22 @@ class ClusterNodes:
 
     async def all(self, deadline: Deadline) -> list[int]:
         """The ids of all live brokers, or of all controllers."""
-        await self._know(deadline)
+        await self.know(deadline)
         return sorted(node_id for node_id in self._network.nodes if node_id >= 0)
 
     async def controller(self, deadline: Deadline) -> int:
         """The node to send what changes the cluster to."""
-        await self._know(deadline)
-        if self._controller in self._network.nodes and self._controller >= 0:
+        await self.know(deadline)
+        if self.has(self._controller):
             return self._controller
         self.stale()
         if self.speaks_to_controllers:
             raise NetworkException("The controllers know of no active one among them")
         return self._network.least_loaded()
 
-    async def broker(self, node_id: int, deadline: Deadline) -> int:
-        """The broker of that id, if the cluster has it and it is alive."""
-        await self._know(deadline)
-        if node_id not in self._network.nodes:
-            self.stale()
-            raise NetworkException(f"Broker {node_id} is not one of the live brokers")
-        return node_id
+    def has(self, node_id: int) -> bool:
+        """Whether that is the id of a live node, as far as is known."""
+        return node_id >= 0 and node_id in self._network.nodes
 
     def node(self, node_id: int) -> Node:
         """The node's address as far as it is known; an id without an address is one that is not alive."""
@@ -71,7 +67,8 @@ class ClusterNodes:
         self._set({one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in response.brokers})
         self._controller = response.controller_id
 
-    async def _know(self, deadline: Deadline) -> None:
+    async def know(self, deadline: Deadline) -> None:
+        """Ask who there is, unless it is known."""
         now_ms = self._network.world.clock.monotonic_ms()
         if self._told_ms is not None and now_ms - self._told_ms < self._config.metadata_max_age_ms:
             return

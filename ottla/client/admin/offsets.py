@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.client.admin.driver import INT_MAX, Call, Driver, by_topic, failure
+from ottla.client.admin.driver import Call, Driver, by_topic, failure
 from ottla.client.admin.outcome import Outcomes
-from ottla.client.network import Build, Deadline
+from ottla.client.network import Build
 from ottla.errors import InvalidRequest, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire.messages.delete_records import (
@@ -110,7 +110,7 @@ def list_offsets(
                     )
                     for topic, indexes in by_topic(keys).items()
                 ],
-                timeout_ms=int(deadline.at_most(driver.config.request_timeout_ms)),
+                timeout_ms=driver.request_ms(deadline),
             )
             return Build(LIST_OFFSETS_KEY, lambda version: request, version_min=max(version_min, 2 if isolation else 1))
 
@@ -156,7 +156,7 @@ def delete_records(
                 )
                 for topic, indexes in by_topic(keys).items()
             ],
-            timeout_ms=_left_ms(deadline),
+            timeout_ms=driver.request_ms(deadline),
         )
 
     def read(
@@ -169,7 +169,3 @@ def delete_records(
 
     call = Call("DeleteRecords", driver.leaders, build, read)
     return driver.start(call.what, before, lambda outcomes: driver.pursue(call, outcomes, deadline))
-
-
-def _left_ms(deadline: Deadline) -> int:
-    return int(deadline.at_most(INT_MAX))

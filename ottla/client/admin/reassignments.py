@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ottla.client.admin.driver import INT_MAX, Call, Driver, by_topic, check, failure
+from ottla.client.admin.driver import Call, Driver, by_topic, check, failure
 from ottla.client.admin.outcome import Outcomes
 from ottla.client.network import Build
 from ottla.errors import KafkaError, UnsupportedVersion
@@ -58,7 +58,7 @@ def alter_partition_reassignments(
             if version == 0 and not allow_replication_factor_change:
                 raise UnsupportedVersion("The broker is too old to refuse changes of the replication factor")
             return AlterPartitionReassignmentsRequest(
-                timeout_ms=int(deadline.at_most(INT_MAX)),
+                timeout_ms=driver.request_ms(deadline),
                 allow_replication_factor_change=allow_replication_factor_change,
                 topics=[
                     ReassignableTopic(
@@ -97,7 +97,7 @@ async def list_partition_reassignments(
             ListPartitionReassignmentsTopics(name=topic, partition_indexes=indexes)
             for topic, indexes in by_topic(partitions).items()
         ]
-    request = ListPartitionReassignmentsRequest(timeout_ms=int(deadline.at_most(INT_MAX)), topics=topics)
+    request = ListPartitionReassignmentsRequest(timeout_ms=driver.request_ms(deadline), topics=topics)
 
     def read(response: ListPartitionReassignmentsResponse) -> dict[TopicPartition, PartitionReassignment]:
         check(response.error_code, response.error_message)
@@ -125,7 +125,7 @@ async def elect_leaders(
         if version == 0 and election_type is ElectionType.UNCLEAN:
             raise UnsupportedVersion("The broker is too old for unclean elections on demand")
         return ElectLeadersRequest(
-            election_type=election_type, topic_partitions=wanted, timeout_ms=int(deadline.at_most(INT_MAX))
+            election_type=election_type, topic_partitions=wanted, timeout_ms=driver.request_ms(deadline)
         )
 
     def read(response: ElectLeadersResponse) -> dict[TopicPartition, KafkaError | None]:

@@ -18,6 +18,7 @@ from ottla.errors import (
     CoordinatorNotAvailable,
     KafkaError,
     LeaderNotAvailable,
+    NetworkException,
     NotController,
     NotCoordinator,
     ThrottlingQuotaExceeded,
@@ -104,17 +105,19 @@ class NamedNode(Generic[K]):
 
     async def find(self, keys: Sequence[K], deadline: Deadline) -> Places[K]:
         places: Places[K] = Places({}, {})
-        for key in keys:
-            node_id = self._node_of(key)
-            try:
-                if node_id is None and self._nodes.speaks_to_controllers:
-                    places.nodes[key] = await self._nodes.controller(deadline)
-                elif node_id is None:
-                    places.nodes[key] = self._network.least_loaded()
-                else:
-                    places.nodes[key] = await self._nodes.broker(node_id, deadline)
-            except KafkaError as error:
-                places.missing[key] = error
+        wanted = {key: self._node_of(key) for key in keys}
+        anybodys = [key for key, node_id in wanted.items() if node_id is None]
+        if anybodys:
+            is_active = self._nodes.speaks_to_controllers
+            anybody = await self._nodes.controller(deadline) if is_active else self._network.least_loaded()
+            places.nodes.update(dict.fromkeys(anybodys, anybody))
+        if len(anybodys) < len(wanted):
+            await self._nodes.know(deadline)
+        for key, node_id in wanted.items():
+            if node_id is not None and self._nodes.has(node_id):
+                places.nodes[key] = node_id
+            elif node_id is not None:
+                places.missing[key] = NetworkException(f"Node {node_id} is not one of the live ones")
         return places
 
     def is_retried(self, error: KafkaError) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client.admin.configs import ConfigEntry, ConfigSource
-from ottla.client.admin.driver import INT_MAX, Call, Driver, failure
+from ottla.client.admin.driver import Call, Driver, failure
 from ottla.client.admin.nodes import METADATA_KEY
 from ottla.client.admin.operations import AclOperation, operations_of
 from ottla.client.admin.outcome import Outcomes
@@ -135,7 +135,7 @@ def create_topics(
                 raise UnsupportedVersion("The broker is too old for default partition counts: name the numbers")
             return CreateTopicsRequest(
                 topics=[_creatable(wanted[key]) for key in keys],
-                timeout_ms=_left_ms(deadline),
+                timeout_ms=driver.request_ms(deadline),
                 validate_only=validate_only,
             )
 
@@ -178,11 +178,6 @@ def _created(told: CreatableTopicResult) -> TopicCreated:
     return TopicCreated(told.name, Uuid(told.topic_id), told.num_partitions, told.replication_factor, config)
 
 
-def _left_ms(deadline: Deadline) -> int:
-    left_ms = deadline.left_ms
-    return INT_MAX if left_ms is None else int(min(left_ms, INT_MAX))
-
-
 # Deleting
 
 
@@ -195,11 +190,11 @@ def delete_topics(driver: Driver, topics: Iterable[TopicKey], *, timeout: float 
             if version < 6:
                 if len(names) < len(keys):
                     raise UnsupportedVersion("The broker is too old to delete topics by id")
-                return DeleteTopicsRequest(topic_names=names, timeout_ms=_left_ms(deadline))
+                return DeleteTopicsRequest(topic_names=names, timeout_ms=driver.request_ms(deadline))
             states = [
                 DeleteTopicState(name=key) if isinstance(key, str) else DeleteTopicState(topic_id=key) for key in keys
             ]
-            return DeleteTopicsRequest(topics=states, timeout_ms=_left_ms(deadline))
+            return DeleteTopicsRequest(topics=states, timeout_ms=driver.request_ms(deadline))
 
         return Build(DELETE_TOPICS_KEY, make)
 
@@ -397,7 +392,9 @@ def create_partitions(
                     else [CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in assignments],
                 )
             )
-        return CreatePartitionsRequest(topics=topics, timeout_ms=_left_ms(deadline), validate_only=validate_only)
+        return CreatePartitionsRequest(
+            topics=topics, timeout_ms=driver.request_ms(deadline), validate_only=validate_only
+        )
 
     def read(
         node_id: int, keys: list[str], response: CreatePartitionsResponse

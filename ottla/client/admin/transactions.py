@@ -184,7 +184,7 @@ def fence_producers(
     def build(node_id: int, keys: list[str]) -> InitProducerIdRequest:
         return InitProducerIdRequest(
             transactional_id=keys[0],
-            transaction_timeout_ms=int(deadline.at_most(driver.config.request_timeout_ms)),
+            transaction_timeout_ms=driver.request_ms(deadline),
             producer_id=-1,
             producer_epoch=-1,
         )

@@ -14,7 +14,7 @@ __all__ = ["real"]
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients" / "admin.md"
 BLOCK = re.compile(r"^```python( kafka)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-HEARD_S = 0.1
+HEARD_S = 0.05
 """A change is answered when the controller has made it, and the broker hears of it a moment later."""
 
 

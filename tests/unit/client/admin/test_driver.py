@@ -226,6 +226,13 @@ def test_a_call_ends_with_its_time_and_says_what_it_waited_for(cluster: FaultyCl
     assert clock.monotonic_ms() - begun_ms == 4500
 
 
+def test_a_broker_that_is_not_there_is_waited_for(admin: FakeAdmin) -> None:
+    """It may be on its way back; the others are told of meanwhile."""
+    outcomes = admin.describe_log_dirs([1, 2, 99], timeout=5)
+    assert list(outcomes.succeeded) == [1, 2]
+    assert "Node 99 is not one of the live ones" in str(outcomes[99].error)
+
+
 def test_attempts_are_counted_too(cluster: FaultyCluster) -> None:
     admin = FakeAdmin(cluster, retries=1)
     cluster.fail("CreateTopics", *[NetworkException("cut")] * 3)
