@@ -78,10 +78,10 @@ class Partition:
 
     __slots__ = (
         "_all_waiters",
-        "_is_alone",
         "failure",
         "followers",
         "index",
+        "is_alone",
         "is_leader",
         "is_serving",
         "isr",
@@ -123,7 +123,7 @@ class Partition:
         """What those are told who find it out of service."""
         self.followers: dict[int, Follower] = {}
         """The other replicas, while this one leads."""
-        self._is_alone = False
+        self.is_alone = False
         """Whether this replica leads and is all there is: its own log end is the high watermark."""
         self.waiters: dict[Waiter, None] = {}
         self.when_committed: Callable[[int], object] | None = None
@@ -151,7 +151,7 @@ class Partition:
         self.followers = {
             replica: self.followers.get(replica) or Follower() for replica in image.replicas if replica != self.node_id
         }
-        self._is_alone = not self.followers and self.isr == (self.node_id,)
+        self.is_alone = not self.followers and self.isr == (self.node_id,)
         if is_new_epoch:
             # Known before the first record of the epoch: a follower that was ahead in an older epoch asks for it.
             log.begin_epoch(image.leader_epoch)
@@ -174,7 +174,7 @@ class Partition:
         self.isr = ()
         self.is_leader = False
         self.followers = {}
-        self._is_alone = False
+        self.is_alone = False
         self.leader_epoch_start = None
         self._all_waiters.touch(self)
         return is_new_epoch
@@ -189,7 +189,7 @@ class Partition:
         """The partition is deleted, or its directory is offline: whoever waits for it is told."""
         self.is_serving = False
         self.is_leader = False
-        self._is_alone = False
+        self.is_alone = False
         self.failure = failure
         self._all_waiters.touch(self)
 
@@ -257,7 +257,7 @@ class Partition:
             verification_guard=verification_guard,
             transaction_version=transaction_version,
         )
-        if self._is_alone:
+        if self.is_alone:
             log.advance_high_watermark_to_end()
         else:
             self.advance_high_watermark()
@@ -272,7 +272,7 @@ class Partition:
         coordinator of this node has just made is not checked again.
         """
         log = self.log
-        if log is None or not self._is_alone:
+        if log is None or not self.is_alone:
             return None
         if is_made_here:
             first_offset = log.append_made(data, self.leader_epoch)
@@ -292,7 +292,7 @@ class Partition:
         log = self.log
         if log is None:
             return False
-        if self._is_alone:
+        if self.is_alone:
             return log.advance_high_watermark_to_end()
         if self.is_under_min_isr:
             return False

@@ -335,7 +335,7 @@ class Session:
                 self._waiting.append(done)
             else:
                 self._encode(route, request, correlation_id, answer)
-                if known is not None:
+                if known is not None and known.has_met_another:
                     known.learn(frame, position, request, answer)  # type: ignore[arg-type]  # both are Produce's
             self._count_time(metrics)
         elif answer is not None:

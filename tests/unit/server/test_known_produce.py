@@ -27,7 +27,7 @@ from ottla.wire.messages.produce import (
 )
 from ottla.world import Address
 from tests.support.logs import make_batch
-from tests.unit.replica.node import LISTENER, TestNode, topic_id
+from tests.unit.replica.node import LISTENER, NODE_ID, TestNode, topic_id
 
 VERSIONS = (9, 10, 12, 13)
 
@@ -266,3 +266,16 @@ def test_what_is_remembered_of_clients_that_make_up_names_is_bounded() -> None:
     known = producer.known(12)._known
     assert 0 < len(known) <= KNOWN_MAX
     assert max(map(len, known)) < 100
+
+
+def test_a_partition_with_followers_costs_a_look_up_and_nothing_is_learned_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = Producer()
+    producer.node.create_topic("t", replicas=(NODE_ID, 2), isr=(NODE_ID,))
+    frame = frame_of(request("t", 0, make_batch(b"v"), 12, acks=1), 12)
+    for _ in range(3):
+        assert answer_of(producer.send(frame), 12).error_code == 0
+    assert len(producer.known(12)._known) == 1
+    monkeypatch.setattr(KnownProduce, "learn", None)
+    assert answer_of(producer.send(frame), 12).base_offset == 3
