@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ottla.client.admin.driver import Driver
+from ottla.client.admin.measured import MeasuredNetwork
 from ottla.client.admin.outcome import Outcomes
 from ottla.client.config import AdminConfig, read_settings
 from ottla.client.errors import ClientClosed
-from ottla.client.network import NetworkClient
 from ottla.types import TopicPartition, Uuid
 from ottla.world import ClientWorld
 from ottla.world.threads import running_world
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from ottla.client.group import OffsetAndMetadata
+    from ottla.client.metrics import MetricValues
 
 
 class AsyncAdmin:
@@ -83,8 +84,8 @@ class AsyncAdmin:
         self._open_driver: Driver | None = Driver(self._network, self.config)
         self._instance_id: Uuid | None = None
 
-    def _connect(self, world: ClientWorld) -> NetworkClient:
-        return NetworkClient(world, self.config, name=f"AdminClient clientId={self.config.client_id}")
+    def _connect(self, world: ClientWorld) -> MeasuredNetwork:
+        return MeasuredNetwork(world, self.config, name=f"AdminClient clientId={self.config.client_id}")
 
     @property
     def _driver(self) -> Driver:
@@ -764,6 +765,10 @@ class AsyncAdmin:
         return await describe_delegation_tokens(self._driver, owners, timeout=timeout)
 
     # This client
+
+    def metrics(self) -> MetricValues:
+        """What this admin measures, under Kafka's names: `metrics().value("request-total")`."""
+        return self._network.metrics.snapshot()
 
     async def client_instance_id(self, *, timeout: float | None = None) -> Uuid:
         """The id that the brokers give this client for its metrics (KIP-714); the same each time."""

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from ottla.client.group import OffsetAndMetadata
+    from ottla.client.metrics import MetricValues
 
 T = TypeVar("T")
 
@@ -109,6 +110,13 @@ class Admin:
             return self._thread.run(run())
         except LoopClosed as error:
             raise ClientClosed(str(error)) from None
+
+    def _call(self, call: Callable[[], T]) -> T:
+        """What the call gives on the loop's thread, or here when that has ended."""
+        try:
+            return self._thread.call(call)
+        except LoopClosed:
+            return call()
 
     # Topics
 
@@ -672,6 +680,10 @@ class Admin:
         return self._wait(lambda: self._admin.describe_delegation_tokens(owners, timeout=timeout))
 
     # This client
+
+    def metrics(self) -> MetricValues:
+        """What this admin measures, under Kafka's names: `metrics().value("request-total")`."""
+        return self._call(self._admin.metrics)
 
     def client_instance_id(self, *, timeout: float | None = None) -> Uuid:
         """The id that the brokers give this client for its metrics (KIP-714); the same each time."""

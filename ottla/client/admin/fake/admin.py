@@ -13,9 +13,10 @@ from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.blocking import Admin
 from ottla.client.admin.fake.cluster import FakeCluster
 from ottla.client.admin.fake.world import fake_world, run
+from ottla.client.admin.measured import MeasuredNetwork
 from ottla.client.config import AdminConfig
 from ottla.client.errors import ClientClosed, NoBroker
-from ottla.client.network import MAIN, Build, NetworkClient, OnAnswer, Request
+from ottla.client.network import MAIN, Build, OnAnswer, Request
 from ottla.errors import KafkaError, UnsupportedVersion
 from ottla.wire import APIS, Message
 from ottla.world import ClientWorld
@@ -23,7 +24,7 @@ from ottla.world import ClientWorld
 T = TypeVar("T")
 
 
-class FakeNetwork(NetworkClient):
+class FakeNetwork(MeasuredNetwork):
     """Connections to a fake cluster: what is sent is answered before `send_then` returns."""
 
     def __init__(self, world: ClientWorld, config: AdminConfig, cluster: FakeCluster) -> None:
@@ -72,7 +73,7 @@ class AsyncFakeAdmin(AsyncAdmin):
         self.cluster = cluster or FakeCluster()
         super().__init__({"bootstrap.servers": "fake:9092"}, world=fake_world(), **settings)
 
-    def _connect(self, world: ClientWorld) -> NetworkClient:
+    def _connect(self, world: ClientWorld) -> MeasuredNetwork:
         return FakeNetwork(world, self.config, self.cluster)
 
 
@@ -91,3 +92,6 @@ class FakeAdmin(Admin):
 
     def _wait(self, call: Callable[[], Awaitable[T]]) -> T:
         return run(call())
+
+    def _call(self, call: Callable[[], T]) -> T:
+        return call()

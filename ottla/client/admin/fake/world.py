@@ -126,6 +126,12 @@ class _FakePromise:
     def done(self) -> bool:
         return self._is_done
 
+    def cancelled(self) -> bool:
+        return False
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
     def result(self) -> Any:
         if self._error is not None:
             raise self._error

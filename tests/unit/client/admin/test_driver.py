@@ -23,7 +23,7 @@ from ottla.client.admin import (
 )
 from ottla.client.admin.fake.admin import FakeNetwork
 from ottla.client.errors import ClientClosed, KafkaTimeout
-from ottla.client.network import MAIN, NetworkClient, OnAnswer, Request
+from ottla.client.network import MAIN, OnAnswer, Request
 from ottla.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -253,6 +253,18 @@ def test_a_name_alone_is_not_taken_for_its_letters(admin: FakeAdmin, cluster: Fa
     assert list(admin.list_consumer_group_offsets("group")) == ["group"]
 
 
+def test_what_is_asked_is_counted(admin: FakeAdmin, cluster: FaultyCluster) -> None:
+    admin.list_topics()
+    cluster.fail("DescribeCluster", NetworkException("cut"))
+    admin.describe_cluster()
+    metrics = admin.metrics()
+    assert metrics.value("request-total", "admin-client-metrics") == len(cluster.asked) == 3
+    assert metrics.value("response-total", "admin-client-metrics") == 2
+    assert metrics.value("connection-count") == 0, "there are no connections"
+    admin.close()
+    assert admin.metrics() == metrics
+
+
 def test_a_closed_admin_says_so(admin: FakeAdmin) -> None:
     admin.close()
     admin.close()
@@ -290,7 +302,7 @@ class SlowAdmin(AsyncAdmin):
         self.cluster = cluster
         super().__init__(bootstrap_servers="fake:9092")
 
-    def _connect(self, world: ClientWorld) -> NetworkClient:
+    def _connect(self, world: ClientWorld) -> SlowNetwork:
         network = SlowNetwork(world, self.config, self.cluster)
         network.slow = 2
         return network
