@@ -233,15 +233,18 @@ class ProducerBatch:
         return 0 < self.attempts == self.attempts_when_leader_changed
 
     def split(self, target_size: int) -> list[ProducerBatch]:
-        """Smaller batches of the same records, none above `target_size` bytes unless a record alone is; it is done when
-        they are. They share what it took of the memory."""
+        """Smaller batches of the same records, at least two, none above `target_size` bytes unless a record alone is; it
+        is done when they are. They share what it took of the memory."""
+        assert self.count > 1, "one record cannot be split"
+        count_max = self.count - 1
         whole = next(batches(self.records()))
         section_max = target_size - HEADER_SIZE
         parts: list[ProducerBatch] = []
         starts: list[int] = []
         part: ProducerBatch | None = None
         for index, record in enumerate(whole.records()):
-            if part is None or not part._take(record.timestamp, record.key, record.value, record.headers):
+            is_full = part is not None and part.count == count_max
+            if part is None or is_full or not part._take(record.timestamp, record.key, record.value, record.headers):
                 part = ProducerBatch(
                     self._owner,
                     self.partition,

@@ -379,6 +379,31 @@ def test_a_batch_that_is_too_large_for_the_broker_is_split_until_it_fits() -> No
     assert [value[:3] for value in values(cluster, "a")[0][:40] if value] == [b"%03d" % number for number in range(40)]
 
 
+def test_a_record_that_is_too_large_fails_without_the_small_one_beside_it() -> None:
+    """Splitting by size alone would put the two into one batch again, and again."""
+    cluster = VirtualCluster(26)
+    cluster.create_topic("a")
+
+    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+        if isinstance(request.body, ProduceRequest):
+            records = request.body.topic_data[0].partition_data[0].records
+            if records is not None and len(records) > 1000:
+                return Meddling(answer=refusal(request.body, MessageTooLarge.code))
+        return FINE
+
+    async def main(producer: AsyncProducer) -> None:
+        small = await producer.send("a", b"small")
+        large = await producer.send("a", bytes(3000))
+        with pytest.raises(MessageTooLarge):
+            await large
+        assert (await small).offset == 0
+        assert producer.metrics()["batch-split-total"] <= 2
+
+    cluster.meddle = meddle
+    run(cluster, main)
+    assert values(cluster, "a") == [[b"small"]]
+
+
 def test_one_record_that_is_too_large_for_the_broker_fails() -> None:
     cluster = VirtualCluster(12)
     cluster.create_topic("a")
