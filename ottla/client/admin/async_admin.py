@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ottla.client.admin.driver import Driver
-from ottla.client.admin.measured import MeasuredNetwork
+from ottla.client.admin.network import AdminNetwork
 from ottla.client.admin.outcome import Outcomes
 from ottla.client.config import AdminConfig, read_settings
 from ottla.client.errors import ClientClosed
@@ -84,8 +84,8 @@ class AsyncAdmin:
         self._open_driver: Driver | None = Driver(self._network, self.config)
         self._instance_id: Uuid | None = None
 
-    def _connect(self, world: ClientWorld) -> MeasuredNetwork:
-        return MeasuredNetwork(world, self.config, name=f"AdminClient clientId={self.config.client_id}")
+    def _connect(self, world: ClientWorld) -> AdminNetwork:
+        return AdminNetwork(world, self.config, name=f"AdminClient clientId={self.config.client_id}")
 
     @property
     def _driver(self) -> Driver:

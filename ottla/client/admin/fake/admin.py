@@ -13,7 +13,7 @@ from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.blocking import Admin
 from ottla.client.admin.fake.cluster import FakeCluster
 from ottla.client.admin.fake.world import fake_world, run
-from ottla.client.admin.measured import MeasuredNetwork
+from ottla.client.admin.network import AdminNetwork
 from ottla.client.config import AdminConfig
 from ottla.client.errors import ClientClosed, NoBroker
 from ottla.client.network import MAIN, Build, OnAnswer, Request
@@ -24,7 +24,7 @@ from ottla.world import ClientWorld
 T = TypeVar("T")
 
 
-class FakeNetwork(MeasuredNetwork):
+class FakeNetwork(AdminNetwork):
     """Connections to a fake cluster: what is sent is answered before `send_then` returns."""
 
     def __init__(self, world: ClientWorld, config: AdminConfig, cluster: FakeCluster) -> None:
@@ -73,7 +73,7 @@ class AsyncFakeAdmin(AsyncAdmin):
         self.cluster = cluster or FakeCluster()
         super().__init__({"bootstrap.servers": "fake:9092"}, world=fake_world(), **settings)
 
-    def _connect(self, world: ClientWorld) -> MeasuredNetwork:
+    def _connect(self, world: ClientWorld) -> AdminNetwork:
         return FakeNetwork(world, self.config, self.cluster)
 
 

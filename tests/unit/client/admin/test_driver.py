@@ -27,6 +27,7 @@ from ottla.client.network import MAIN, OnAnswer, Request
 from ottla.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    InvalidRequest,
     KafkaError,
     NetworkException,
     NotController,
@@ -251,6 +252,17 @@ def test_a_name_alone_is_not_taken_for_its_letters(admin: FakeAdmin, cluster: Fa
     cluster.put_group("group")
     assert list(admin.describe_consumer_groups("group")) == ["group"]
     assert list(admin.list_consumer_group_offsets("group")) == ["group"]
+
+
+def test_a_value_that_the_wire_cannot_carry_is_the_calls_error(admin: FakeAdmin) -> None:
+    """Also before there is a connection, where the codec would fail long after the call."""
+    wrong: Any = 5
+    with pytest.raises(InvalidRequest, match=r"topics\[0\]\.name: is int 5, not a str"):
+        admin.create_topics([NewTopic(wrong)]).all()
+    with pytest.raises(InvalidRequest, match="is int 5"):
+        admin.delete_groups([wrong]).all()
+    with pytest.raises(InvalidRequest, match="is int 5"):
+        admin.list_offsets({TopicPartition(wrong, 0): OffsetSpec.latest()}).all()
 
 
 def test_what_is_asked_is_counted(admin: FakeAdmin, cluster: FaultyCluster) -> None:

@@ -1,20 +1,27 @@
-"""The connections of an admin, counted under Kafka's names: how many there are, what is asked, how long it takes."""
+"""The connections of an admin: each request is tried on the wire's codec before it is sent, and counted.
+
+Promises: a value that the wire cannot carry, such as a number for a name, is the call's error and not the connection's;
+`metrics` has Kafka's names.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ottla.client.config import AdminConfig
 from ottla.client.metrics import Metrics, Series
-from ottla.client.network import MAIN, NetworkClient, Request
+from ottla.client.network import MAIN, Build, NetworkClient, Request
+from ottla.errors import InvalidRequest
+from ottla.wire import EncodeError, Message, encode
 from ottla.world import ClientWorld, Promise
 
 GROUP = "admin-client-metrics"
 NODE_GROUP = "admin-client-node-metrics"
 
 
-class MeasuredNetwork(NetworkClient):
-    """A `NetworkClient` with `metrics`."""
+class AdminNetwork(NetworkClient):
+    """A `NetworkClient` that checks and counts."""
 
     def __init__(self, world: ClientWorld, config: AdminConfig, *, name: str) -> None:
         super().__init__(world, config, name=name)
@@ -36,7 +43,7 @@ class MeasuredNetwork(NetworkClient):
         clock = self.world.clock
         sent_ms = clock.monotonic_ms()
         self._sent.record(1, sent_ms)
-        promise = super().send(node_id, request, timeout_ms=timeout_ms, lane=lane)
+        promise = super().send(node_id, _checked(request), timeout_ms=timeout_ms, lane=lane)
 
         def answered(done: Any) -> None:
             if done.cancelled() or done.exception() is not None:
@@ -57,3 +64,26 @@ class MeasuredNetwork(NetworkClient):
             self.metrics.add_average(series, NODE_GROUP, "request-latency", tags)
             self.metrics.add_counter(series, NODE_GROUP, "response", tags)
         return series
+
+
+def _checked(request: Request) -> Build:
+    """The same request, refused with `InvalidRequest` if it cannot be written in the version that is chosen for it."""
+    if not isinstance(request, Build):
+        key = request.schema.api_key
+        assert key is not None, "a request has an API"
+        request = Build(key, partial(_same, request))
+    make = request.make
+
+    def checked(version: int) -> Message:
+        made = make(version)
+        try:
+            encode(made, version)
+        except EncodeError as error:
+            raise InvalidRequest(str(error)) from None
+        return made
+
+    return request._replace(make=checked)
+
+
+def _same(request: Message, version: int) -> Message:
+    return request
