@@ -173,6 +173,8 @@ class ClassicMembership(Membership):
         try:
             while self.subscription is not None and self.member.rejoin_reason is not None:
                 verdict = await self._attempt()
+                if verdict.next is not Next.GO_ON and not isinstance(verdict.error, MemberIdRequired):
+                    self.context.metrics.rebalance_failed()
                 if verdict.next is Next.FAIL:
                     assert verdict.error is not None, "a failure has its reason"
                     log.error("[%s] Joining the group failed: %s", self.context.name, verdict.error)
@@ -236,7 +238,10 @@ class ClassicMembership(Membership):
         request = member.join_request(self._subscriptions())
         self._shared_out = None
         answer_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_LAPSE_MS)
+        metrics, now_ms = self.context.metrics, self.context.world.clock.monotonic_ms
+        begun_ms = now_ms()
         joined: JoinGroupResponse = await self.context.ask(self._build(request), None, answer_ms=answer_ms)
+        metrics.joined(now_ms() - begun_ms)
         verdict = member.on_join(joined)
         if verdict.next is not Next.GO_ON:
             return verdict
@@ -244,11 +249,13 @@ class ClassicMembership(Membership):
                  member.member_id, ", which leads" if member.is_leader else "")  # fmt: skip
         self._beat()
         assignments = await self._share_out(joined) if member.is_leader else []
-        sent = member.identity
+        sent, sync_ms = member.identity, now_ms()
         synced = await self.context.ask(self._build(member.sync_request(assignments)), None)
+        metrics.synced(now_ms() - sync_ms)
         verdict = member.on_sync(synced, sent)
         if verdict.next is not Next.GO_ON:
             return verdict
+        metrics.rebalanced(now_ms() - begun_ms)
         await self._take_over(synced.assignment)
         return verdict
 
@@ -391,6 +398,8 @@ class ClassicMembership(Membership):
                 continue
             sent = self.member.identity
             request = self._build(self.member.heartbeat_request())
+            begun_ms = self.context.world.clock.monotonic_ms()
+            self.context.metrics.heartbeat_sent()
             try:
                 response = await self.context.ask(request, config.session_timeout_ms)
             except KafkaError as error:
@@ -399,6 +408,7 @@ class ClassicMembership(Membership):
                     break
                 failures += 1
                 continue
+            self.context.metrics.heartbeat_answered(self.context.world.clock.monotonic_ms() - begun_ms)
             self._on_heartbeat(self.member.on_heartbeat(response.error_code, sent), response.error_code)
             failures = failures + 1 if self.member.identity == sent and response.error_code in (14, 15, 16) else 0
         self._heartbeats = None

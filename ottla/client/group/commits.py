@@ -251,6 +251,7 @@ class Commits:
             self._world.tasks.soon(lambda: commit.on_done(refusal))
             return
         request, ids = commit_request(self._context, commit.offsets, sent)
+        begun_ms = self._world.clock.monotonic_ms()
 
         def answered(response: Any, error: KafkaError | None) -> None:
             if error is not None:
@@ -258,6 +259,7 @@ class Commits:
                     self._context.lost(error)
                 commit.on_done(error)
             else:
+                self._context.metrics.committed(self._world.clock.monotonic_ms() - begun_ms)
                 commit.on_done(self._look(response, commit.offsets, ids, sent))
 
         self._context.network.send_then(node_id, request, answered, timeout_ms=commit.timeout_ms, lane=COORDINATOR)

@@ -43,6 +43,7 @@ class ConsumerGroup:
         self._config = config
         self.events: deque[RebalanceEvent] = self._context.events
         self.commits = Commits(self._context)
+        self.metrics = self._context.metrics
         self._subscription: Subscription | None = None
         self._membership: Membership | None = None
         self._choosing: Task[None] | None = None

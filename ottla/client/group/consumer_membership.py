@@ -43,7 +43,7 @@ class ConsumerMembership(Membership):
             rebalance_timeout_ms=config.max_poll_interval_ms,
             assignor=config.group_remote_assignor,
         )
-        self._heartbeats = Heartbeats(context, self.member, self._carry_out)
+        self._heartbeats = Heartbeats(context, self.member, context.metrics, self._carry_out)
         self._reconciliation: Task[None] | None = None
         self._letting_go: Task[None] | None = None
         self._names = TopicNames(context)
@@ -168,6 +168,7 @@ class ConsumerMembership(Membership):
         if isinstance(error, REFUSALS) and not self.owned and self._on_refused(error):
             return
         log.error("[%s] The group cannot be joined: %s", self.context.name, error)
+        self.context.metrics.rebalance_failed()
         self.member.state = MemberState.FATAL
         self._fatal = error
         self._let_go(and_join=False)
@@ -210,8 +211,10 @@ class ConsumerMembership(Membership):
             assigned = frozenset(
                 TopicPartition(names[topic_id], partition) for topic_id, found in known.items() for partition in found
             )
+            begun_ms = self.context.world.clock.monotonic_ms()
             await self._change_to(assigned)
             if member.state is MemberState.RECONCILING and member.joins == joins:
+                self.context.metrics.rebalanced(self.context.world.clock.monotonic_ms() - begun_ms)
                 member.reconciled(carried_out)
                 self._heartbeats.wake()
         self._reconciliation = None

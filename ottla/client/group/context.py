@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.client.config import ConsumerConfig
 from ottla.client.group.interface import Consumed, RebalanceEvent, RebalanceKind
+from ottla.client.metrics import CoordinatorMetrics
 from ottla.client.network import COORDINATOR, CoordinatorKind, Coordinators, Deadline, Metadata, NetworkClient, Request
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
@@ -89,6 +90,10 @@ class GroupContext(Coordination):
         self.config = config
         self.consumed = consumed
         self.events: deque[RebalanceEvent] = deque()
+        self.assigned_count = 0
+        self.metrics = CoordinatorMetrics(
+            consumed.metrics, assigned=lambda: self.assigned_count, is_classic=config.group_protocol != "consumer"
+        )
         self._error: KafkaError | None = None
 
     @property

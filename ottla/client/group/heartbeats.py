@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from ottla.client.group.context import Coordination
+from ottla.client.metrics import HeartbeatMetrics
 from ottla.client.network import Build
 from ottla.errors import (
     CoordinatorLoadInProgress,
@@ -102,11 +103,16 @@ class Heartbeats:
     """The heartbeats of one member, while it is in the group."""
 
     def __init__(
-        self, coordination: Coordination, member: BeatingMember, carry_out: Callable[[BeatVerdict], None]
+        self,
+        coordination: Coordination,
+        member: BeatingMember,
+        metrics: HeartbeatMetrics,
+        carry_out: Callable[[BeatVerdict], None],
     ) -> None:
         self._coordination = coordination
         self._world = coordination.world
         self._member = member
+        self._metrics = metrics
         self._carry_out = carry_out
         self._interval_ms: float = FIRST_INTERVAL_MS
         self._task: Task[None] | None = None
@@ -161,11 +167,14 @@ class Heartbeats:
         """One heartbeat and what its answer means."""
         member = self._member
         joins = member.joins
+        begun_ms = self._world.clock.monotonic_ms()
+        self._metrics.heartbeat_sent()
         try:
             response = await self._coordination.ask(member.heartbeat_request(), None)
         except KafkaError as error:
             member.on_lost()
             return BeatVerdict(Beat.RETRY, error) if error.retriable else member.on_refused(error)
+        self._metrics.heartbeat_answered(self._world.clock.monotonic_ms() - begun_ms)
         self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
         self._coordination.note(response.error_code)
         return member.on_heartbeat(response, joins)

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias
 
+from ottla.client.metrics import CoordinatorMetrics, Metrics
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
 from ottla.world import Promise
@@ -113,6 +114,11 @@ class Completion:
 class Consumed(Protocol):
     """The consumer, as its group sees it. Called on the loop."""
 
+    @property
+    def metrics(self) -> Metrics:
+        """Where the group measures: heartbeats, rebalances, commits."""
+        ...
+
     def positions(self) -> Offsets:
         """Where each assigned partition stands, as far as records were given to the user, for auto-commit.
 
@@ -156,6 +162,8 @@ class GroupFace(Protocol):
 
     events: deque[RebalanceEvent]
     commits: CommitsFace
+    metrics: CoordinatorMetrics
+    """The consumer tells it how long listeners take (`called_back`)."""
 
     def subscribe(self, subscription: Subscription) -> None:
         """Join with this subscription, or tell the group of a changed one. Nothing happens before `on_poll`."""

@@ -89,7 +89,11 @@ class Membership(ABC):
         await self.context.hand_over(event)
 
     def _on_carried_out(self, event: RebalanceEvent) -> None:
-        self.owned = frozenset(event.assignment)
+        self._own(frozenset(event.assignment))
+
+    def _own(self, partitions: frozenset[TopicPartition]) -> None:
+        self.owned = partitions
+        self.context.assigned_count = len(partitions)
 
     def give_up_all(self, *, is_lost: bool) -> RebalanceEvent | None:
         """The event that takes everything away; None when there is nothing."""
@@ -98,7 +102,7 @@ class Membership(ABC):
             return None
         kind = RebalanceKind.LOST if is_lost else RebalanceKind.REVOKED
         event = self.context.event(kind, self.owned, ())
-        self.owned = frozenset()
+        self._own(frozenset())
         return event
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from ottla.client.metrics import MetricValues
 from ottla.client.share.acknowledgements import AcknowledgeType
 from ottla.client.share.core import CommitCallback, ShareCore
 from ottla.client.share.face import CLOSE_TIMEOUT_S, POLL_TIMEOUT_S, Finisher, settings, topics_of
@@ -101,6 +102,10 @@ class AsyncShareConsumer(Generic[K, V]):
     def acquisition_lock_timeout_ms(self) -> int | None:
         """How long records are locked for the member that was given them; None before the first were."""
         return self._core.fetcher.acquisition_lock_timeout_ms
+
+    def metrics(self) -> MetricValues:
+        """What this client has measured, under Kafka's names."""
+        return self._core.metrics.snapshot()
 
     def wakeup(self) -> None:
         """Let the poll that waits raise `Wakeup`, or the next one."""

@@ -16,6 +16,7 @@ from ottla.client.config import ShareConsumerConfig
 from ottla.client.errors import ClientClosed, IllegalState, Wakeup
 from ottla.client.group.context import Coordination
 from ottla.client.group.poll_watch import PollWatch
+from ottla.client.metrics import HeartbeatMetrics, Metrics, PollMetrics, ShareFetchMetrics
 from ottla.client.network import Deadline, Metadata, NetworkClient
 from ottla.client.share.acknowledgements import Acknowledgements, AcknowledgeType
 from ottla.client.share.delivered import NOT_THERE, Delivered
@@ -48,7 +49,15 @@ class ShareCore:
         self.network = NetworkClient(world, config, name=self.name)
         self.metadata = Metadata(self.network, auto_create=config.allow_auto_create_topics)
         coordination = Coordination(self.network, self.metadata, config.group_id)
-        self.membership = ShareMembership(coordination, config, self._on_assignment)
+        self.metrics = Metrics(
+            config.client_id,
+            world.clock.monotonic_ms,
+            window_ms=config.metrics_sample_window_ms,
+            window_count=config.metrics_num_samples,
+        )
+        self.fetch_metrics = ShareFetchMetrics(self.metrics)
+        self.poll_metrics = PollMetrics(self.metrics, "consumer-share-metrics")
+        self.membership = ShareMembership(coordination, config, HeartbeatMetrics(self.metrics), self._on_assignment)
         self.fetcher = ShareFetcher(
             self.network,
             self.metadata,
@@ -56,6 +65,7 @@ class ShareCore:
             group_id=config.group_id,
             member_id=self.membership.member.member_id,
             assignment=lambda: self.membership.assignment,
+            metrics=self.fetch_metrics,
             on_told=self._on_told,
             on_arrived=self.signal,
         )
@@ -151,6 +161,7 @@ class ShareCore:
             raise IllegalState("All records must be acknowledged in explicit acknowledgement mode.")
         deadline = Deadline(self.world, timeout_ms)
         acks = self._take_acks()
+        self.poll_metrics.began()
         try:
             while True:
                 self._check_woken()
@@ -164,6 +175,7 @@ class ShareCore:
                 await self._wait(deadline.at_most(self.config.max_poll_interval_ms / 3))
                 self.check_open()
         finally:
+            self.poll_metrics.ended()
             self.fetcher.stop_wanting()
             if acks:
                 self.fetcher.acknowledge(acks, self.config.default_api_timeout_ms, lambda _: None)

@@ -16,6 +16,7 @@ from typing import Any
 
 from ottla.client.config import ShareConsumerConfig
 from ottla.client.errors import ClientClosed, KafkaTimeout
+from ottla.client.metrics import ShareFetchMetrics
 from ottla.client.network import Metadata, NetworkClient, Node, within
 from ottla.client.share.acknowledgements import Acknowledgements
 from ottla.client.share.delivered import Acquired
@@ -89,6 +90,7 @@ class ShareFetcher:
         group_id: str,
         member_id: str,
         assignment: Callable[[], Mapping[TopicPartition, IdPartition]],
+        metrics: ShareFetchMetrics,
         on_told: OnTold,
         on_arrived: Callable[[], object],
     ) -> None:
@@ -99,7 +101,8 @@ class ShareFetcher:
         self._group_id = group_id
         self._member_id = member_id
         self._assignment = assignment
-        self._on_told = on_told
+        self._metrics = metrics
+        self._tell = on_told
         self._on_arrived = on_arrived
         self._mode = ACQUIRE_MODES[config.share_acquire_mode.upper()]
         self._limits = FetchLimits(
@@ -272,6 +275,8 @@ class ShareFetcher:
         names = {key: partition for partition, key in wanted.items()}
         link.is_busy = True
         self._turn = link.node_id
+        begun_ms = self._world.clock.monotonic_ms()
+        self._note_sent(acks)
 
         def answered(response: Any, error: KafkaError | None) -> None:
             if self._is_closed:
@@ -288,6 +293,7 @@ class ShareFetcher:
                 self._on_fetch_failed(link, error)
                 return
             link.failures = 0
+            self._metrics.answered(self._world.clock.monotonic_ms() - begun_ms, response.throttle_time_ms)
             self._on_fetched(link, response, names, acks)
             self._free(link)
 
@@ -336,6 +342,8 @@ class ShareFetcher:
     ) -> None:
         if not data.error_code:
             if data.acquired_records:
+                count = sum(one.last_offset - one.first_offset + 1 for one in data.acquired_records)
+                self._metrics.consumed(len(data.records or b""), count)
                 self.arrived.append(
                     Acquired(
                         partition,
@@ -387,6 +395,7 @@ class ShareFetcher:
             self._go_on(link)
             return
         link.is_busy = True
+        self._note_sent(merged)
         request_message = link.session.acknowledge_request(merged)
 
         def answered(response: Any, error: KafkaError | None) -> None:
@@ -455,6 +464,15 @@ class ShareFetcher:
             self._on_told(key, found, answers[key])
         request.answers.update(answers)
         request.on_done(request.answers)
+
+    def _note_sent(self, acks: Acks) -> None:
+        if acks:
+            self._metrics.acknowledged(sum(len(found.types) for found in acks.values()))
+
+    def _on_told(self, key: IdPartition, acks: Acknowledgements, error: KafkaError | None) -> None:
+        if error is not None:
+            self._metrics.refused(len(acks.types))
+        self._tell(key, acks, error)
 
     def _tell_all(self, acks: Acks, error: KafkaError) -> None:
         for key, found in acks.items():

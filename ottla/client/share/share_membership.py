@@ -13,6 +13,7 @@ from ottla.client.config import ShareConsumerConfig
 from ottla.client.group.context import Coordination
 from ottla.client.group.heartbeats import Beat, BeatVerdict, Heartbeats, MemberState
 from ottla.client.group.topic_names import TopicNames
+from ottla.client.metrics import HeartbeatMetrics
 from ottla.client.share.session import IdPartition
 from ottla.client.share.share_member import ShareMember
 from ottla.errors import GroupIdNotFound, KafkaError, UnknownMemberId
@@ -25,16 +26,21 @@ log = logging.getLogger(__name__)
 
 class ShareMembership:
     def __init__(
-        self, coordination: Coordination, config: ShareConsumerConfig, on_change: Callable[[], object]
+        self,
+        coordination: Coordination,
+        config: ShareConsumerConfig,
+        metrics: HeartbeatMetrics,
+        on_change: Callable[[], object],
     ) -> None:
         self._coordination = coordination
         self._config = config
+        self._metrics = metrics
         self._on_change = on_change
         world = coordination.world
         self.member = ShareMember(
             coordination.group_id, str(Uuid(world.random.randbytes(16))), rack=config.client_rack or None
         )
-        self._heartbeats = Heartbeats(coordination, self.member, self._carry_out)
+        self._heartbeats = Heartbeats(coordination, self.member, metrics, self._carry_out)
         self._names = TopicNames(coordination)
         self._naming: Task[None] | None = None
         self.assignment: dict[TopicPartition, IdPartition] = {}
@@ -156,4 +162,5 @@ class ShareMembership:
         if assignment != self.assignment:
             log.info("[%s] Assigned partitions: %s", self._coordination.name, ", ".join(map(str, sorted(assignment))))
             self.assignment = assignment
+            self._metrics.rebalanced(0)
             self._on_change()

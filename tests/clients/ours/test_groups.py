@@ -362,6 +362,11 @@ def test_commits_are_kept_with_their_text_and_epoch_and_asynchronous_ones_end_in
         assert (await consumer.committed([first]))[first] == OffsetAndMetadata(30)
         await consumer.commit()
         assert {place and place.offset for place in (await consumer.committed(member.assignment)).values()} == {10}
+        measured = consumer.metrics()
+        assert measured.value("commit-total") == 27
+        assert measured.value("assigned-partitions") == 4
+        assert measured.value("rebalance-total") >= 1
+        await until(lambda: consumer.metrics().value("heartbeat-total") >= 1, "a heartbeat")
         await member.close()
 
     run(story())
@@ -377,7 +382,7 @@ def test_who_is_not_a_member_cannot_commit_for_a_group_that_has_some(address: st
         member.start()
         await until_shared([member], [4])
         config: dict[str, object] = {"bootstrap.servers": address, "group.id": f"g-{topic}"}
-        stranger: AsyncConsumer[bytes, bytes]
+        stranger: AsyncConsumer[bytes | None, bytes | None]
         async with AsyncConsumer(config, enable_auto_commit=False) as stranger:
             await stranger.assign([TopicPartition(topic, 0)])
             with pytest.raises(CommitFailed):

@@ -165,6 +165,10 @@ def test_each_record_has_the_fate_that_was_said(address: str, place: tuple[str, 
             timeout_ms = consumer.acquisition_lock_timeout_ms()
             assert timeout_ms is not None
             assert timeout_ms >= 1000
+            measured = consumer.metrics()
+            assert measured.value("acknowledgements-send-total") == 30
+            assert measured.value("acknowledgements-error-total") == 0
+            assert measured.value("heartbeat-total") >= 1
         assert told == [
             (set(range(20)), None),
             (set(range(3, 20, 4)), None),

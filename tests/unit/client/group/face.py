@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.client.config import ConsumerConfig, read_settings
 from ottla.client.errors import KafkaTimeout
 from ottla.client.group import ConsumerGroup, OffsetAndMetadata, Offsets, RebalanceEvent, RebalanceKind, Subscription
+from ottla.client.metrics import Metrics
 from ottla.client.network import Deadline, Metadata, NetworkClient, within
 from ottla.types import TopicPartition
 from ottla.world import ClientWorld, Promise
@@ -18,6 +19,7 @@ class Face:
         self.config = read_settings(ConsumerConfig, settings, {})
         self.network = NetworkClient(world, self.config, name=f"Consumer clientId={self.config.client_id}")
         self.metadata = Metadata(self.network)
+        self.metrics = Metrics(self.config.client_id, world.clock.monotonic_ms)
         self.assignment: tuple[TopicPartition, ...] = ()
         self.consumed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.heard: list[tuple[str, list[str]]] = []

@@ -102,24 +102,28 @@ class Worker:
         )
         self.consumer = consumer
         await consumer.subscribe(["t"])
+        owes = False
         while not self.is_leaving:
             begun_ms = self.world.clock.monotonic_ms()
             records = await consumer.poll(POLL_MS / 1000)
             took_ms = self.world.clock.monotonic_ms() - begun_ms
             course.slowest_poll_ms = max(course.slowest_poll_ms, took_ms)
             course.note_read([(record.partition, record.offset) for record in records])
-            if records and not course.is_auto_commit:
-                await self._commit(consumer)
+            if (records or owes) and not course.is_auto_commit:
+                owes = not await self._has_committed(consumer)
             if not course.is_healed and self._chance.random() < 0.03:
                 await self.world.tasks.sleep_ms(8_000)  # the user dawdles: longer than max.poll.interval.ms
         await consumer.close(5)
         self.has_left = True
 
-    async def _commit(self, consumer: AsyncConsumer[Any, Any]) -> None:
+    async def _has_committed(self, consumer: AsyncConsumer[Any, Any]) -> bool:
         try:
             await consumer.commit(timeout=2)
         except (CommitFailed, RebalanceInProgress, KafkaTimeout):
-            self._course.refused_commits += 1  # another member reads these again
+            # Another member reads these again, or this one keeps the partitions and commits later.
+            self._course.refused_commits += 1
+            return False
+        return True
 
     def die(self) -> None:
         """Without a word."""
