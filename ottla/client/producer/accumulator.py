@@ -449,11 +449,14 @@ class Accumulator:
         topic.section_max = self._section_max(topic.ratio)
 
     def _section_max(self, ratio: float) -> int:
-        size = max(self._batch_size - HEADER_SIZE, 1)
-        if self._codec is Codec.NONE:
-            return size
-        # Never more than a share of the memory, however well records compress.
-        return max(min(int(size / (ratio * RATIO_ALLOWANCE)), self.memory_max // 8), min(size, self.memory_max), 1)
+        """How large the records of a batch may be together. Never beyond what a request may be: so a record that fits
+        into an open batch needs no check of its own."""
+        size = min(self._batch_size, self._request_size_max, self.memory_max)
+        if self._codec is not Codec.NONE:
+            # Never more than a share of the memory, however well records compress.
+            expected = int(size / (ratio * RATIO_ALLOWANCE))
+            size = max(size, min(expected, self._request_size_max, self.memory_max // 8))
+        return max(size - HEADER_SIZE, 1)
 
     # Waiting for memory
 

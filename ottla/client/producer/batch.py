@@ -233,8 +233,8 @@ class ProducerBatch:
         return 0 < self.attempts == self.attempts_when_leader_changed
 
     def split(self, target_size: int) -> list[ProducerBatch]:
-        """Smaller batches of the same records, at least two, none above `target_size` bytes unless a record alone is; it
-        is done when they are. They share what it took of the memory."""
+        """Smaller batches of the same records, at least two, none above `target_size` bytes unless a record alone is;
+        it is done when they are. They share what it took of the memory."""
         assert self.count > 1, "one record cannot be split"
         count_max = self.count - 1
         whole = next(batches(self.records()))
