@@ -153,6 +153,7 @@ class AsyncConsumer(Generic[K, V]):
         core.check_open()
         core.check_poll(timeout)
         self._enter()
+        self._finisher.tell_commits()
         core.poll_metrics.began()
         try:
             self._settle()
@@ -447,6 +448,7 @@ class AsyncConsumer(Generic[K, V]):
         self._core.need_group().enforce_rebalance(reason)
 
     def _run_completions(self) -> None:
+        self._finisher.tell_commits()
         while (completion := self._core.next_completion()) is not None:
             completion()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol
@@ -93,6 +94,8 @@ class Finisher:
         self._interceptors: tuple[Any, ...] = config.interceptor_classes
         self.is_plain = self._key is None and self._value is None and not self._interceptors
         """Records are given as they are."""
+        self._commits: deque[Offsets] = deque()
+        """Commits that interceptors have not heard of."""
 
     def finish(self, raw: list[RawRecord]) -> tuple[list[Any], list[RawRecord]]:
         """The records for the user, and those that have to go back because the first of them cannot be read.
@@ -143,14 +146,20 @@ class Finisher:
         return with_content(record, key, value)
 
     def on_commit(self, offsets: Offsets) -> None:
-        """A commit has succeeded."""
-        for interceptor in self._interceptors:
-            told = getattr(interceptor, "on_commit", None)
-            if told is not None:
-                try:
-                    told(offsets)
-                except Exception:
-                    log.warning("[Consumer] The interceptor %r failed in on_commit", interceptor, exc_info=True)
+        """A commit has succeeded. On the loop; interceptors hear of it where the user is."""
+        self._commits.append(offsets)
+
+    def tell_commits(self) -> None:
+        """Let interceptors hear of commits: in poll, commit and close."""
+        while self._commits:
+            offsets = self._commits.popleft()
+            for interceptor in self._interceptors:
+                told = getattr(interceptor, "on_commit", None)
+                if told is not None:
+                    try:
+                        told(offsets)
+                    except Exception:
+                        log.warning("[Consumer] The interceptor %r failed in on_commit", interceptor, exc_info=True)
 
     def close(self) -> None:
         """Let interceptors and deserializers go, those that want to know."""

@@ -98,6 +98,8 @@ class Fetcher:
         self._name = network.name
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: set[int] = set()
+        self._leaderless: set[TopicPartition] = set()
+        """Partitions of which the log says that they have no leader."""
         self._is_read_committed = config.isolation_level == "read_committed"
         self._timer: Timer | None = None
         self._is_closed = False
@@ -126,6 +128,7 @@ class Fetcher:
                 continue
             node_id = self._node_for(state, cluster, now_ms)
             if node_id is None:
+                self._tell_leaderless(state)
                 self._metadata.request_update()  # and `go_on` follows with the answer
             elif state.buffered_count >= AHEAD:
                 full.add(node_id)
@@ -144,6 +147,15 @@ class Fetcher:
             self._fetch(node_id, states, cluster)
         if wait_ms is not None:
             self._again_after(wait_ms)
+
+    def _tell_leaderless(self, state: PartitionState) -> None:
+        """Say once why no records come of a partition."""
+        partition = state.topic_partition
+        if partition in self._leaderless or self._metadata.cluster.partition(partition) is None:
+            return  # of a topic that is not known the metadata tells
+        self._leaderless.add(partition)
+        log.warning("[%s] Partition %s has no leader that can be reached: it is read again once one is elected",
+                    self._name, partition)  # fmt: skip
 
     def _is_worth_it(self, states: list[PartitionState]) -> bool:
         """Whether a fetch brings something the user will need: ahead of the buffer only where more is known to be.
@@ -308,6 +320,7 @@ class Fetcher:
         if not data:
             return False
         assert isinstance(data, bytes | bytearray | memoryview), "what was received is no slice of a file"
+        self._leaderless.discard(state.topic_partition)
         fetched = Fetched(
             state,
             position,

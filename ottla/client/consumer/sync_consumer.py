@@ -160,6 +160,7 @@ class Consumer(Generic[K, V]):
         """Wait until `take` gives something, and do everything meanwhile that happens inside a poll."""
         core = self._core
         core.check_poll(timeout)
+        self._finisher.tell_commits()
         core.poll_metrics.began()
         try:
             return self._polled(timeout, take)
@@ -463,6 +464,7 @@ class Consumer(Generic[K, V]):
         self._loop.call(lambda: group.enforce_rebalance(reason))
 
     def _run_completions(self) -> None:
+        self._finisher.tell_commits()
         while (completion := self._loop.call(self._core.next_completion)) is not None:
             completion()
 

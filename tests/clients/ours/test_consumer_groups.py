@@ -177,6 +177,22 @@ def test_wakeup_ends_the_wait_for_an_assignment(make: Make) -> None:
         assert time.monotonic() - begun < 10
 
 
+def test_interceptors_hear_of_commits_in_the_callers_thread(make_sync: Make, address: str) -> None:
+    topic = make_topic(address)
+    write(address, topic, numbers(5))
+    told: list[tuple[Any, int]] = []
+
+    class Hears:
+        def on_commit(self, offsets: Any) -> None:
+            told.append((offsets, threading.get_ident()))
+
+    with make_sync(interceptor_classes=[Hears()], enable_auto_commit=False) as consumer:
+        consumer.subscribe(topic)
+        read(consumer, 5)
+        consumer.commit()
+        assert told == [({TopicPartition(topic, 0): OffsetAndMetadata(5, "", 0)}, threading.get_ident())]
+
+
 # Listeners
 
 
