@@ -15,14 +15,18 @@ from ottla import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "configs": ("ottla.cli.configs", "Show and change settings of topics, brokers, groups, clients and users."),
     "consumer-groups": ("ottla.cli.consumer_groups", "Show consumer groups, their lag, and set their offsets."),
+    "consumer-perf-test": ("ottla.cli.consumer_perf_test", "Measure how fast records are read."),
     "delete-records": ("ottla.cli.delete_records", "Delete the records before an offset."),
     "dump-log": ("ottla.cli.dump_log", "Print what the files of a log directory hold."),
     "get-offsets": ("ottla.cli.get_offsets", "Show where partitions begin and end."),
     "log-dirs": ("ottla.cli.log_dirs", "Show what the log directories of brokers hold."),
+    "producer-perf-test": ("ottla.cli.producer_perf_test", "Measure how fast records are written."),
     "storage": ("ottla.cli.storage", "Format the log directories of a node and look at them."),
     "server": ("ottla.cli.server", "Run a broker, a controller, or both."),
     "topics": ("ottla.cli.topics", "Create, list, describe, grow and delete topics."),
     "up": ("ottla.cli.up", "Start a broker on this machine, ready in a moment."),
+    "verifiable-consumer": ("ottla.cli.verifiable_consumer", "Read records and tell of each step as JSON."),
+    "verifiable-producer": ("ottla.cli.verifiable_producer", "Write numbers and tell of each as JSON."),
     "wire": ("ottla.cli.wire", "Turn protocol bytes into JSON and back."),
 }
 
