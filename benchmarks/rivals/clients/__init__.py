@@ -7,10 +7,13 @@ job; all of them do the same in the words of their client.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 TIMEOUT_S = 300.0
@@ -72,6 +75,9 @@ JobFunction = Callable[[ClientJob], ClientMeasured]
 def run_client(client: str, job: ClientJob) -> ClientMeasured:
     """Run `job` with a client in a new process."""
     command = [sys.executable, "-m", "benchmarks.rivals.clients", client, json.dumps(asdict(job))]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=TIMEOUT_S)
+    # Compiled modules are kept, as an installed client's are: otherwise ours alone would be compiled every time.
+    kept = {"PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "ottla-bench-pycache")}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | kept
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=TIMEOUT_S, env=environment)
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return ClientMeasured(**told)

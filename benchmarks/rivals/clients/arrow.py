@@ -1,0 +1,63 @@
+"""Ottla's own client, whole columns at a time."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from benchmarks.rivals.clients import ClientJob, ClientMeasured
+from benchmarks.rivals.clients.ours import BATCH_BYTES, consumer_of
+from ottla.client import Producer
+
+ROWS = 50_000
+
+
+def produce(job: ClientJob) -> ClientMeasured:
+    producer = Producer(
+        bootstrap_servers=job.address, acks="all", linger_ms=5, compression_type=job.codec, batch_size=BATCH_BYTES,
+        buffer_memory=1 << 28,
+    )  # fmt: skip
+    producer.partitions_for(job.topic)
+    batch = pa.record_batch({"value": pa.array([bytes(job.record_bytes)] * ROWS, pa.binary())})
+    started = time.perf_counter()
+    left = job.record_count
+    deliveries = []
+    while left > 0:
+        part = batch if left >= ROWS else batch.slice(0, left)
+        deliveries.append(producer.send_arrow(job.topic, part))
+        left -= part.num_rows
+    producer.flush()
+    wall_s = time.perf_counter() - started
+    for delivery in deliveries:
+        delivery.result()
+    producer.close()
+    return ClientMeasured(wall_s, job.record_count)
+
+
+def consume(job: ClientJob) -> ClientMeasured:
+    started = time.perf_counter()
+    consumer = consumer_of(job)
+    count = size = 0
+    first_s = 0.0
+    while count < job.record_count:
+        batch = consumer.poll_arrow(1.0)
+        if batch is None:
+            continue
+        values = batch.column("value")
+        size += _bytes_in(values)
+        count += batch.num_rows
+        if not first_s:
+            first_s = time.perf_counter() - started
+    wall_s = time.perf_counter() - started
+    assert size == count * job.record_bytes, f"{size} bytes in {count} records"
+    consumer.close()
+    return ClientMeasured(wall_s, count, first_record_s=first_s)
+
+
+def _bytes_in(values: pa.Array) -> int:
+    """What the values hold, from the ends of their offsets."""
+    import pyarrow.compute as pc
+
+    total: int = pc.sum(pc.binary_length(values)).as_py()
+    return total

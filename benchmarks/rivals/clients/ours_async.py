@@ -1,0 +1,96 @@
+"""Ottla's own client, the asyncio face."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from benchmarks.rivals.clients import ClientJob, ClientMeasured
+from ottla.client import AsyncConsumer, AsyncProducer, TopicPartition
+
+BATCH_BYTES = 1_000_000
+
+
+def produce(job: ClientJob) -> ClientMeasured:
+    async def main() -> ClientMeasured:
+        producer = AsyncProducer(
+            bootstrap_servers=job.address, acks="all", linger_ms=5, compression_type=job.codec, batch_size=BATCH_BYTES,
+            buffer_memory=1 << 28,
+        )  # fmt: skip
+        await producer.partitions_for(job.topic)
+        value = bytes(job.record_bytes)
+        send, topic = producer.send, job.topic
+        started = time.perf_counter()
+        for _ in range(job.record_count):
+            await send(topic, value)
+        await producer.flush()
+        wall_s = time.perf_counter() - started
+        failed = producer.metrics().get("record-error-total", 0)
+        assert not failed, f"{failed} records failed"
+        await producer.close()
+        return ClientMeasured(wall_s, job.record_count)
+
+    return asyncio.run(main())
+
+
+async def _consumer(job: ClientJob) -> AsyncConsumer[bytes, bytes]:
+    consumer: AsyncConsumer[bytes, bytes] = AsyncConsumer(
+        bootstrap_servers=job.address, enable_auto_commit=False, fetch_max_wait_ms=100, max_poll_records=10_000
+    )
+    partitions = [TopicPartition(job.topic, index) for index in range(job.partition_count)]
+    await consumer.assign(partitions)
+    consumer.seek_to_beginning(partitions)
+    return consumer
+
+
+def consume(job: ClientJob) -> ClientMeasured:
+    async def main() -> ClientMeasured:
+        started = time.perf_counter()
+        consumer = await _consumer(job)
+        count = size = 0
+        first_s = 0.0
+        while count < job.record_count:
+            records = await consumer.poll(1.0)
+            for record in records:
+                size += len(record.value)
+            count += len(records)
+            if count and not first_s:
+                first_s = time.perf_counter() - started
+        wall_s = time.perf_counter() - started
+        assert size == count * job.record_bytes
+        await consumer.close()
+        return ClientMeasured(wall_s, count, first_record_s=first_s)
+
+    return asyncio.run(main())
+
+
+def round_trip(job: ClientJob) -> ClientMeasured:
+    async def main() -> ClientMeasured:
+        producer = AsyncProducer(bootstrap_servers=job.address, acks="all", linger_ms=0)
+        consumer = await _consumer(job)
+        value = bytes(job.record_bytes)
+        latencies = []
+        for index in range(job.record_count + 100):
+            started = time.perf_counter()
+            await producer.send(job.topic, value, partition=0)
+            while not await consumer.poll(5.0):
+                pass
+            if index >= 100:
+                latencies.append(time.perf_counter() - started)
+        await producer.close()
+        await consumer.close()
+        return ClientMeasured(sum(latencies), len(latencies), latencies)
+
+    return asyncio.run(main())
+
+
+def first_record(job: ClientJob) -> ClientMeasured:
+    async def main() -> ClientMeasured:
+        started = time.perf_counter()
+        producer = AsyncProducer(bootstrap_servers=job.address, linger_ms=0)
+        await producer.send_and_wait(job.topic, bytes(job.record_bytes))
+        took_s = time.perf_counter() - started
+        await producer.close()
+        return ClientMeasured(took_s, 1, first_record_s=took_s)
+
+    return asyncio.run(main())

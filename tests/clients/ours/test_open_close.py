@@ -1,0 +1,84 @@
+"""A thousand clients, one after the other: nothing of them stays."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from ottla.client import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, ShareConsumer
+from ottla.testing import Cluster
+
+CYCLES = 1000
+WARM_UP = 50
+BYTES_PER_CYCLE_MAX = 64
+"""Less than any object of a client: what caches and the interpreter itself keep is spread over all cycles."""
+
+
+def produce(address: str) -> None:
+    with Producer(bootstrap_servers=address, linger_ms=0) as producer:
+        producer.send_and_wait("t", b"v")
+
+
+def consume(address: str) -> None:
+    with Consumer(bootstrap_servers=address, auto_offset_reset="earliest", fetch_max_wait_ms=10) as consumer:
+        consumer.assign([("t", 0)])
+        assert consumer.poll(10)
+
+
+def administer(address: str) -> None:
+    with Admin(bootstrap_servers=address) as admin:
+        assert "t" in admin.list_topics()
+
+
+def leave_at_once(address: str) -> None:
+    """Closed before anything has come of it."""
+    Producer(bootstrap_servers=address).close()
+    Consumer(bootstrap_servers=address, group_id="g").close()
+    ShareConsumer(bootstrap_servers=address, group_id="s").close()
+    Admin(bootstrap_servers=address).close()
+
+
+def use_asyncio(address: str) -> None:
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=address, linger_ms=0) as producer:
+            await producer.send_and_wait("t", b"v")
+        async with AsyncConsumer(bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
+            await consumer.assign([("t", 0)])
+            assert await consumer.poll(10)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("use", [produce, consume, administer, leave_at_once, use_asyncio])
+def test_a_thousand_clients_leave_nothing_behind(use: Callable[[str], None]) -> None:
+    with Cluster(processes=True) as cluster:
+        cluster.create_topic("t")
+        produce(cluster.bootstrap_servers)
+        for _ in range(WARM_UP):
+            use(cluster.bootstrap_servers)
+        threads, files = threading.active_count(), open_files()
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(CYCLES):
+            use(cluster.bootstrap_servers)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        deadline = time.monotonic() + 5
+        while threading.active_count() > threads and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert threading.active_count() <= threads
+        assert open_files() <= files
+        assert grown < CYCLES * BYTES_PER_CYCLE_MAX, f"{grown / CYCLES:.0f} bytes a client stay"
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
