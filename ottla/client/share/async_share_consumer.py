@@ -11,7 +11,7 @@ from ottla.client.share.acknowledgements import AcknowledgeType
 from ottla.client.share.core import CommitCallback, ShareCore
 from ottla.client.share.face import CLOSE_TIMEOUT_S, POLL_TIMEOUT_S, Finisher, settings, topics_of
 from ottla.errors import KafkaError
-from ottla.records.consumed import ConsumerRecord
+from ottla.records import ConsumerRecord
 from ottla.types import TopicPartition
 from ottla.world import ClientWorld
 

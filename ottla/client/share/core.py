@@ -24,7 +24,7 @@ from ottla.client.share.fetcher import ShareFetcher
 from ottla.client.share.session import IdPartition
 from ottla.client.share.share_membership import ShareMembership
 from ottla.errors import KafkaError
-from ottla.records.consumed import RawRecord
+from ottla.records import RawRecord
 from ottla.types import TopicPartition
 from ottla.world import ClientWorld, Promise
 

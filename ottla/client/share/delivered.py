@@ -13,8 +13,7 @@ from ottla.client.errors import CorruptRecord, IllegalState
 from ottla.client.share.acknowledgements import GAP, Acknowledgements, AcknowledgeType
 from ottla.client.share.session import IdPartition
 from ottla.errors import KafkaError
-from ottla.records import HEADER_SIZE, Batch, batches
-from ottla.records.consumed import RawRecord, decode_records
+from ottla.records import HEADER_SIZE, Batch, RawRecord, batches, decode_records
 from ottla.types import Buffer, TopicPartition
 from ottla.wire.messages.share_fetch import AcquiredRecords
 

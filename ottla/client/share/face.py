@@ -9,7 +9,7 @@ from typing import Any
 from ottla.client.config import ShareConsumerConfig, read_settings
 from ottla.client.errors import RecordDeserialization
 from ottla.client.share.core import CommitCallback, ShareCore, Told
-from ottla.records.consumed import ConsumerRecord, RawRecord, with_content
+from ottla.records import ConsumerRecord, RawRecord, with_content
 from ottla.types import TopicPartition
 
 log = logging.getLogger(__name__)
