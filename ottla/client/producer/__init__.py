@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.client.producer.async_producer import AsyncProducer
+    from ottla.client.producer.bulk import BulkDelivery, WrittenRun
     from ottla.client.producer.core import ProducerRecord
     from ottla.client.producer.delivery import Delivery, RecordMetadata
     from ottla.client.producer.sync_producer import Producer
 
-__all__ = ["AsyncProducer", "Delivery", "Producer", "ProducerRecord", "RecordMetadata"]
+__all__ = ["AsyncProducer", "BulkDelivery", "Delivery", "Producer", "ProducerRecord", "RecordMetadata", "WrittenRun"]
 
 _HOME = {
     "AsyncProducer": "async_producer",
+    "BulkDelivery": "bulk",
     "Delivery": "delivery",
     "Producer": "sync_producer",
     "ProducerRecord": "core",
     "RecordMetadata": "delivery",
+    "WrittenRun": "bulk",
 }
 
 

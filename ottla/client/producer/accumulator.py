@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.errors import ClientClosed
 from ottla.client.network import NO_NODE, Cluster
@@ -24,6 +24,9 @@ from ottla.errors import MessageTooLarge
 from ottla.records import HEADER_SIZE, Codec, Header, append_record, partition_of
 from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.world import Promise
+
+if TYPE_CHECKING:
+    from ottla.client.columnar import EncodedSection
 
 ANY_PARTITION = -1
 RECORD_OVERHEAD_MAX = 21
@@ -248,6 +251,38 @@ class Accumulator:
             batch.add_callback(delivery, on_delivery)
         self.add(queue, batch, is_open=size < section_max)
         return delivery
+
+    def append_section(
+        self, queue: PartitionQueue, encoded: EncodedSection, granted: Waiting | None = None
+    ) -> ProducerBatch | int:
+        """Put a section of encoded records behind those of the partition, as a batch of its own. Without memory for
+        it, the bytes it would take."""
+        with self.mutex:
+            if self.refusal is not None:
+                raise self.refusal
+            section = encoded.section
+            needed = HEADER_SIZE + len(section)
+            self.check_size(needed)
+            if granted is not None and granted.granted_bytes >= needed:
+                granted.granted_bytes -= needed
+            elif needed > self.memory_free or (self.waiting and granted is None):
+                return needed
+            else:
+                self.memory_free -= needed
+            batch = ProducerBatch(
+                self,
+                queue.partition,
+                size_max=0,
+                charged_bytes=needed,
+                base_timestamp=encoded.base_timestamp,
+                created_ms=self._monotonic_ms(),
+            )
+            batch.section = section if isinstance(section, bytearray) else bytearray(section)
+            batch.count = encoded.record_count
+            batch.max_timestamp = encoded.max_timestamp
+            queue.topic.used_ms = batch.created_ms
+            self.add(queue, batch, is_open=False)
+            return batch
 
     def check_size(self, upper_bound: int) -> None:
         """Refuse a record that no request, or no buffer, could ever hold."""

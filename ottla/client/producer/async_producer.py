@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.config import ProducerConfig, read_settings
 from ottla.client.errors import BufferExhausted, FatalProducerError, IllegalState, KafkaTimeout, SerializationError
 from ottla.client.network import PartitionInfo, within
+from ottla.client.producer.accumulator import Waiting
+from ottla.client.producer.bulk import BulkDelivery
 from ottla.client.producer.core import GroupMetadata, Prepared, ProducerCore, ProducerRecord
 from ottla.client.producer.delivery import Delivery, OnDelivery, RecordMetadata
 from ottla.errors import KafkaError
@@ -22,6 +24,9 @@ from ottla.records import Header
 from ottla.types import TopicPartition
 from ottla.world import ClientWorld
 from ottla.world.threads import running_world
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class AsyncProducer:
@@ -101,6 +106,14 @@ class AsyncProducer:
         return await self._wait_for_memory(prepared, appended)
 
     async def _wait_for_memory(self, prepared: Prepared, needed: int) -> Delivery:
+        async with self._memory(needed) as waiting:
+            appended = self._append(*prepared, waiting)
+        assert isinstance(appended, Delivery), "what was granted is enough"
+        return appended
+
+    @asynccontextmanager
+    async def _memory(self, needed: int) -> AsyncIterator[Waiting]:
+        """Wait for memory, up to `max.block.ms`; what is not used of it goes back."""
         core = self._core
         max_block_ms = core.config.max_block_ms
         promise = core.world.tasks.promise()
@@ -111,14 +124,13 @@ class AsyncProducer:
 
         waiting = core.accumulator.wait_for_memory(needed, tell)
         try:
-            await within(core.world, promise, max_block_ms, "memory")
-            appended = self._append(*prepared, waiting)
-        except KafkaTimeout:
-            raise no_memory(needed, max_block_ms) from None
+            try:
+                await within(core.world, promise, max_block_ms, "memory")
+            except KafkaTimeout:
+                raise no_memory(needed, max_block_ms) from None
+            yield waiting
         finally:
             core.accumulator.stop_waiting(waiting)
-        assert isinstance(appended, Delivery), "what was granted is enough"
-        return appended
 
     def _refused(self, topic: str, error: Exception) -> Exception:
         return refused(self._core, topic, error)
@@ -137,6 +149,27 @@ class AsyncProducer:
         return await (
             await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
         )
+
+    async def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> BulkDelivery:
+        """Hand the rows of an Arrow batch or table over: columns `key`, `value`, `headers`, `timestamp`, `partition`.
+
+        Serializers and interceptors are passed over. Awaited, the delivery tells where all of it was written.
+        """
+        core = self._core
+        queues = self._topics.get(topic) or await core.find_topic(topic, None)
+        batches = []
+        try:
+            for encoded in core.arrow_sections(queues, rows):
+                queue = queues.queues[encoded.partition]
+                appended = core.accumulator.append_section(queue, encoded)
+                if isinstance(appended, int):
+                    async with self._memory(appended) as waiting:
+                        appended = core.accumulator.append_section(queue, encoded, waiting)
+                assert not isinstance(appended, int), "what was granted is enough"
+                batches.append(appended)
+        except KafkaError as error:
+            raise self._refused(topic, error) from error
+        return BulkDelivery(batches)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything that was handed over before, and wait until the fate of all of it is known."""

@@ -7,14 +7,15 @@ on the caller's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import ClientClosed, KafkaTimeout, SerializationError
 from ottla.client.network import Coordinators, Deadline, Metadata, NetworkClient, within
 from ottla.client.producer.accumulator import ANY_PARTITION, Accumulator, PartitionQueue, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.bulk import SECTION_BYTES_MAX, sections
 from ottla.client.producer.delivery import OnDelivery, RecordMetadata
 from ottla.client.producer.metrics import ProducerMetrics
 from ottla.client.producer.sender import Sender
@@ -25,6 +26,9 @@ from ottla.errors import KafkaError
 from ottla.records import Codec, Header
 from ottla.types import Buffer, TopicPartition
 from ottla.world import ClientWorld, Promise
+
+if TYPE_CHECKING:
+    from ottla.client.columnar import EncodedSection
 
 log = logging.getLogger(__name__)
 
@@ -221,6 +225,12 @@ class ProducerCore:
                 on_delivery(metadata, error)
 
         return tell
+
+    def arrow_sections(self, queues: TopicQueues, rows: Any) -> Iterator[EncodedSection]:
+        """The rows of an Arrow batch or table, encoded for the topic's partitions."""
+        config = self.config
+        size_max = min(max(config.batch_size, SECTION_BYTES_MAX), config.max_request_size, config.buffer_memory)
+        return sections(rows, queues, self.metadata.cluster, size_max=size_max, now_ms=self.world.clock.now_ms())
 
     async def find_topic(self, topic: str, partition: int | None) -> TopicQueues:
         """Wait for the topic to be known, up to `max.block.ms`."""

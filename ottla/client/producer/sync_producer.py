@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.config import ProducerConfig, read_settings
 from ottla.client.errors import ClientClosed, FatalProducerError, IllegalState
 from ottla.client.network import PartitionInfo
+from ottla.client.producer.accumulator import Waiting
 from ottla.client.producer.async_producer import check_record, no_memory, refused
+from ottla.client.producer.bulk import BulkDelivery
 from ottla.client.producer.core import GroupMetadata, Prepared, ProducerCore, ProducerRecord
 from ottla.client.producer.delivery import Delivery, OnDelivery, RecordMetadata
 from ottla.client.producer.guard import Parked
@@ -23,6 +25,9 @@ from ottla.errors import KafkaError
 from ottla.records import Header
 from ottla.types import TopicPartition
 from ottla.world.threads import LoopClosed, LoopThread
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Producer:
@@ -111,6 +116,14 @@ class Producer:
         return self._wait_for_memory(prepared, appended)
 
     def _wait_for_memory(self, prepared: Prepared, needed: int) -> Delivery:
+        with self._memory(needed) as waiting:
+            appended = self._append(*prepared, waiting)
+        assert isinstance(appended, Delivery), "what was granted is enough"
+        return appended
+
+    @contextmanager
+    def _memory(self, needed: int) -> Iterator[Waiting]:
+        """Wait for memory, up to `max.block.ms`; what is not used of it goes back."""
         self._check_may_block()
         accumulator = self._core.accumulator
         max_block_ms = self._core.config.max_block_ms
@@ -119,11 +132,9 @@ class Producer:
         try:
             if not parked.wait(max_block_ms / 1000):
                 raise no_memory(needed, max_block_ms)
-            appended = self._append(*prepared, waiting)
+            yield waiting
         finally:
             accumulator.stop_waiting(waiting)
-        assert isinstance(appended, Delivery), "what was granted is enough"
-        return appended
 
     def _refused(self, topic: str, error: Exception) -> Exception:
         core = self._core
@@ -146,6 +157,27 @@ class Producer:
     ) -> RecordMetadata:
         """Write a record; where it was written."""
         return self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers).result()
+
+    def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> BulkDelivery:
+        """Hand the rows of an Arrow batch or table over: columns `key`, `value`, `headers`, `timestamp`, `partition`.
+
+        Serializers and interceptors are passed over. The delivery tells where all of it was written.
+        """
+        core = self._core
+        queues = self._topics.get(topic) or self._run(core.find_topic(topic, None))
+        batches = []
+        try:
+            for encoded in core.arrow_sections(queues, rows):
+                queue = queues.queues[encoded.partition]
+                appended = core.accumulator.append_section(queue, encoded)
+                if isinstance(appended, int):
+                    with self._memory(appended) as waiting:
+                        appended = core.accumulator.append_section(queue, encoded, waiting)
+                assert not isinstance(appended, int), "what was granted is enough"
+                batches.append(appended)
+        except KafkaError as error:
+            raise self._refused(topic, error) from error
+        return BulkDelivery(batches)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything that was handed over before, and wait until the fate of all of it is known."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka as ck
 import pytest
@@ -35,7 +36,7 @@ def new_id() -> str:
     return f"txn-{os.getpid()}-{next(_ids)}"
 
 
-def transactional(address: str, transactional_id: str | None = None, **settings: object) -> Producer:
+def transactional(address: str, transactional_id: str | None = None, **settings: Any) -> Producer:
     producer = Producer(bootstrap_servers=address, transactional_id=transactional_id or new_id(), **settings)
     producer.init_transactions(PATIENCE_S)
     return producer
