@@ -1,12 +1,17 @@
-"""`ottla verifiable-consumer`: read a topic in a group, and tell of each step as JSON; with the options and the events
-of `kafka-verifiable-consumer`."""
+"""`ottla verifiable-consumer`: reads a topic in a group and tells of each step as a line of JSON, as
+`kafka-verifiable-consumer` does.
+
+For tests that must know what was read, committed, assigned and revoked. It stops after `--max-messages`, or when it is
+told to (SIGTERM, Ctrl-C): it then leaves the group and ends with `shutdown_complete`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.perf import StopSignals, event_line, print_lines
 from ottla.cli.tool import (
     Refused,
     Tool,
@@ -16,187 +21,243 @@ from ottla.cli.tool import (
     one_line,
     quiet_client,
     read_settings_file,
+    version_option,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from ottla.cli.dump.java_text import Json
-    from ottla.client import ConsumerRecord
-    from ottla.client.consumer.sync_consumer import Consumer
+    from ottla.client import Consumer, ConsumerRecord
     from ottla.types import TopicPartition
 
-    AnyConsumer = Consumer[bytes | None, bytes | None]
-    Raw = ConsumerRecord[bytes | None, bytes | None]
-
-POLL_S = 1.0
-RANGE_ASSIGNOR = "org.apache.kafka.clients.consumer.RangeAssignor"
+NO_LIMIT = -1
 
 
 @click.command(cls=Tool)
 @bootstrap_option
-@click.option("--topic", required=True, metavar="TOPIC", shell_complete=complete_topics, help="The topic to read.")
-@click.option("--group-id", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group.")
-@click.option("--group-protocol", default="classic", show_default=True, metavar="NAME", help="classic or consumer")
-@click.option("--group-remote-assignor", metavar="NAME", help="The broker's assignor, with the consumer protocol.")
-@click.option("--group-instance-id", metavar="ID", help="Be a static member.")
-@click.option("--max-messages", type=int, default=-1, show_default=True, metavar="COUNT", help="-1 is without end.")
-@click.option("--session-timeout", type=int, metavar="MS", help="session.timeout.ms, with the classic protocol.")
-@click.option("--verbose", is_flag=True, help="Tell of each record.")
-@click.option("--enable-autocommit", is_flag=True, help="Commit by time, and not after each poll.")
-@click.option("--reset-policy", default="earliest", show_default=True, metavar="POLICY", help="auto.offset.reset")
+@click.option("--topic", metavar="TOPIC", required=True, shell_complete=complete_topics, help="Read this topic.")
+@click.option("--group-id", metavar="GROUP", required=True, shell_complete=complete_groups, help="The consumer group.")
+@click.option("--group-instance-id", metavar="ID", help="The name of a static member.")
 @click.option(
-    "--assignment-strategy", default=RANGE_ASSIGNOR, metavar="CLASS", help="The assignor, with the classic protocol."
+    "--group-protocol",
+    type=click.Choice(["classic", "consumer"], case_sensitive=False),
+    default="classic",
+    show_default=True,
+    help="Who shares the partitions out: a member, or the broker.",
 )
-@click.option("--command-config", type=click.Path(), metavar="FILE", help="Settings of the consumer, a property file.")
-@click.option("--consumer.config", "consumer_config", metavar="FILE", help="Deprecated: use --command-config.")
+@click.option("--group-remote-assignor", metavar="NAME", help="The broker's assignor, with --group-protocol consumer.")
+@click.option(
+    "--assignment-strategy",
+    metavar="CLASS",
+    default="org.apache.kafka.clients.consumer.RangeAssignor",
+    show_default=True,
+    help="The assignor, with --group-protocol classic.",
+)
+@click.option("--session-timeout", metavar="MS", type=int, help="The session timeout, with --group-protocol classic.")
+@click.option(
+    "--max-messages",
+    metavar="COUNT",
+    type=int,
+    default=NO_LIMIT,
+    show_default=True,
+    help="Read so many records; -1 for as many as there will be.",
+)
+@click.option("--verbose", is_flag=True, help="Tell of every record.")
+@click.option("--enable-autocommit", is_flag=True, help="Let the consumer commit by itself.")
+@click.option(
+    "--reset-policy",
+    metavar="POLICY",
+    default="earliest",
+    show_default=True,
+    help="Where to begin without a committed offset: earliest, latest or none.",
+)
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    type=click.Path(),
+    help="Settings for the consumer, a property file; the options go before them.",
+)
+@click.option(
+    "--consumer.config", "consumer_config", metavar="FILE", type=click.Path(), help="The old name of --command-config."
+)
+@version_option
 @click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
-    """Read a topic in a group, and print each step as JSON: assignments, records, commits.
+def command(
+    ctx: click.Context,
+    bootstrap_server: str,
+    topic: str,
+    group_id: str,
+    group_instance_id: str | None,
+    group_protocol: str,
+    group_remote_assignor: str | None,
+    assignment_strategy: str,
+    session_timeout: int | None,
+    max_messages: int,
+    verbose: bool,
+    enable_autocommit: bool,
+    reset_policy: str,
+    command_config: str | None,
+    consumer_config: str | None,
+) -> None:
+    """Read a topic in a group, and tell of each step as a line of JSON.
 
     \b
-    ottla verifiable-consumer --topic checked --group-id checkers --max-messages 1000
+    ottla verifiable-consumer --topic t --group-id g --max-messages 1000
     """
-    settings = consumer_settings(options)
-    with quiet_client():
-        ctx.exit(Run(options, settings).run())
-
-
-def consumer_settings(options: Mapping[str, Any]) -> dict[str, str]:
-    if options["consumer_config"] and options["command_config"]:
+    if command_config is not None and consumer_config is not None:
         raise Refused("Options --consumer.config and --command-config are mutually exclusive.")
-    if options["consumer_config"]:
+    if consumer_config is not None:
         click.echo(
             "Option --consumer.config has been deprecated and will be removed in a future version. "
             "Use --command-config instead."
         )
-    settings = read_settings_file(options["consumer_config"] or options["command_config"])
-    protocol = options["group_protocol"].lower()
-    settings["group.protocol"] = protocol
-    if protocol == "consumer":
-        if options["group_remote_assignor"] is not None:
-            settings["group.remote.assignor"] = options["group_remote_assignor"]
-    else:
-        settings["partition.assignment.strategy"] = options["assignment_strategy"]
-    if options["session_timeout"] is not None:
-        settings["session.timeout.ms"] = str(options["session_timeout"])
-    settings["group.id"] = options["group_id"]
-    if options["group_instance_id"] is not None:
-        settings["group.instance.id"] = options["group_instance_id"]
-    settings["bootstrap.servers"] = options["bootstrap_server"]
-    settings["enable.auto.commit"] = "true" if options["enable_autocommit"] else "false"
-    settings["auto.offset.reset"] = options["reset_policy"]
+    settings: dict[str, object] = {
+        **read_settings_file(command_config or consumer_config),
+        "bootstrap.servers": bootstrap_server,
+        "group.id": group_id,
+        "group.protocol": group_protocol.lower(),
+        "enable.auto.commit": enable_autocommit,
+        "auto.offset.reset": reset_policy,
+    }
+    if group_protocol.lower() == "classic":
+        settings["partition.assignment.strategy"] = assignment_strategy
+    elif group_remote_assignor is not None:
+        settings["group.remote.assignor"] = group_remote_assignor
+    if session_timeout is not None:
+        settings["session.timeout.ms"] = session_timeout
+    if group_instance_id is not None:
+        settings["group.instance.id"] = group_instance_id
     for name in ("key.deserializer", "value.deserializer"):
-        settings.pop(name, None)
-    return settings
+        settings.pop(name, None)  # keys and values are text
+    with quiet_client():
+        from ottla.client import Consumer
+
+        consumer: Consumer[bytes | None, bytes | None] = Consumer(settings)
+        reader = Reader(consumer, topic, max_messages=max_messages, is_verbose=verbose, commits=not enable_autocommit)
+        with StopSignals(reader.stop) as stop:
+            reader.run(stop)
+    ctx.exit(stop.exit_code)
 
 
-class Run:
-    """One run: how many were read."""
+class Reader:
+    """Reads and commits, and prints each step."""
 
-    def __init__(self, options: Mapping[str, Any], settings: Mapping[str, str]) -> None:
-        self._options = options
-        self._settings = settings
+    def __init__(
+        self,
+        consumer: Consumer[bytes | None, bytes | None],
+        topic: str,
+        *,
+        max_messages: int,
+        is_verbose: bool,
+        commits: bool,
+    ) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._max = max_messages
+        self._is_verbose = is_verbose
+        self._commits = commits
         self._consumed = 0
+        self._is_closing = False
+
+    def stop(self) -> None:
+        """Have `run` end soon. From a signal handler."""
+        if not self._is_closing:
+            self._consumer.wakeup()
 
     @property
     def _is_finished(self) -> bool:
-        most: int = self._options["max_messages"]
-        return 0 <= most <= self._consumed
+        return 0 <= self._max <= self._consumed
 
-    def run(self) -> int:
-        from ottla.cli.events import Stopped, print_event, stopped_by_signals
-        from ottla.client.consumer.sync_consumer import Consumer
+    def run(self, stop: StopSignals) -> None:
+        """Read until it is enough, or until somebody says so; then leave."""
+        from ottla.client.errors import Wakeup
+        from ottla.errors import KafkaError
 
-        code = 0
-        consumer: AnyConsumer = Consumer(self._settings)
+        consumer = self._consumer
         try:
-            with stopped_by_signals():
-                print_event("startup_complete")
-                consumer.subscribe(
-                    [self._options["topic"]],
-                    on_assigned=lambda partitions: _print_partitions("partitions_assigned", partitions),
-                    on_revoked=lambda partitions: _print_partitions("partitions_revoked", partitions),
-                )
-                while not self._is_finished:
-                    records = consumer.poll(POLL_S)
-                    if not records:
-                        continue
-                    offsets = self._tell(records)
-                    if not self._options["enable_autocommit"]:
-                        self._commit(consumer, offsets)
-        except Stopped as stopped:
-            code = stopped.code
-            print_event("shutdown_requested")
+            print_lines(event_line("startup_complete"))
+            consumer.subscribe(
+                [self._topic],
+                on_assigned=lambda partitions: self._tell_partitions("partitions_assigned", partitions),
+                on_revoked=lambda partitions: self._tell_partitions("partitions_revoked", partitions),
+            )
+            while not self._is_finished:
+                records = consumer.poll(None)
+                if not records:
+                    continue
+                offsets = self._take(records)
+                if self._commits:
+                    self._commit(offsets)
+        except Wakeup:
+            print_lines(event_line("shutdown_requested"))
+        except KafkaError as error:
+            # The lines of JSON are for programs, which see that this is the end; a person reads the reason.
+            click.echo(f"Error during processing, terminating consumer process: {one_line(error)}", err=True)
         finally:
+            self._is_closing = True
             consumer.close()
-        print_event("shutdown_complete")
-        if not code:
-            print_event("shutdown_requested")  # as Kafka's does, whose last act is to ask itself to stop
-        return code
+            print_lines(event_line("shutdown_complete"))
+        if not stop.is_set:
+            # Kafka's tool tells of the end of its process in the same way as of a signal, and so at the very end.
+            print_lines(event_line("shutdown_requested"))
 
-    def _tell(self, records: list[Raw]) -> dict[TopicPartition, int]:
-        """Print what came; returns what is to be committed."""
-        from ottla.cli.dump.java_text import utf8_text
-        from ottla.cli.events import print_event
-
-        by_partition: dict[TopicPartition, list[Raw]] = {}
+    def _take(self, records: list[ConsumerRecord[bytes | None, bytes | None]]) -> dict[TopicPartition, int]:
+        """Tell of the records; the offsets to commit."""
+        by_partition: dict[TopicPartition, list[ConsumerRecord[bytes | None, bytes | None]]] = {}
         for record in records:
             by_partition.setdefault(record.topic_partition, []).append(record)
+        lines: list[str] = []
+        summaries: list[dict[str, object]] = []
         offsets: dict[TopicPartition, int] = {}
-        summaries: list[Json] = []
         for partition, found in by_partition.items():
-            most = self._options["max_messages"]
-            if most >= 0:
-                found = found[: most - self._consumed]
-            if not found:
-                continue
-            offsets[partition] = found[-1].offset + 1
-            summaries.append(
-                {
-                    "topic": partition.topic,
-                    "partition": partition.partition,
-                    "count": len(found),
-                    "minOffset": found[0].offset,
-                    "maxOffset": found[-1].offset,
-                }
-            )
-            if self._options["verbose"]:
-                for record in found:
-                    print_event(
-                        "record_data",
-                        key=None if record.key is None else utf8_text(record.key),
-                        value=None if record.value is None else utf8_text(record.value),
-                        topic=record.topic,
-                        partition=record.partition,
-                        offset=record.offset,
-                    )
+            if self._max >= 0:
+                found = found[: self._max - self._consumed]
+            if self._is_verbose:
+                lines += map(_record_line, found)
+            first, last = found[0].offset, found[-1].offset
+            offsets[partition] = last + 1
+            summaries.append({**_place(partition), "count": len(found), "minOffset": first, "maxOffset": last})
             self._consumed += len(found)
             if self._is_finished:
                 break
-        print_event("records_consumed", count=len(records), partitions=summaries)
+        lines.append(event_line("records_consumed", count=len(records), partitions=summaries))
+        print_lines(*lines)
         return offsets
 
-    def _commit(self, consumer: AnyConsumer, offsets: Mapping[TopicPartition, int]) -> None:
-        from ottla.cli.events import print_event
-        from ottla.client import OffsetAndMetadata
+    def _commit(self, offsets: dict[TopicPartition, int]) -> None:
+        from ottla.client.errors import Wakeup
         from ottla.errors import FencedInstanceId, KafkaError
 
-        shown: list[Json] = [
-            {"topic": partition.topic, "partition": partition.partition, "offset": offset}
-            for partition, offset in offsets.items()
-        ]
+        places = [{**_place(partition), "offset": offset} for partition, offset in offsets.items()]
         try:
-            consumer.commit({partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()})
+            self._consumer.commit(offsets)
+        except Wakeup:
+            self._commit(offsets)  # what was read counts; there is one wakeup only, so this one is not disturbed
+            raise
         except FencedInstanceId:
             raise
         except KafkaError as error:
-            print_event("offsets_committed", offsets=shown, error=one_line(error), success=False)
+            print_lines(event_line("offsets_committed", offsets=places, error=one_line(error), success=False))
         else:
-            print_event("offsets_committed", offsets=shown, success=True)
+            print_lines(event_line("offsets_committed", offsets=places, success=True))
+
+    def _tell_partitions(self, name: str, partitions: list[TopicPartition]) -> None:
+        print_lines(event_line(name, partitions=[_place(one) for one in sorted(partitions)]))
 
 
-def _print_partitions(name: str, partitions: Collection[TopicPartition]) -> None:
-    from ottla.cli.events import print_event
+def _place(partition: TopicPartition) -> dict[str, object]:
+    return {"topic": partition.topic, "partition": partition.partition}
 
-    print_event(name, partitions=[{"topic": one.topic, "partition": one.partition} for one in sorted(partitions)])
+
+def _record_line(record: ConsumerRecord[bytes | None, bytes | None]) -> str:
+    return event_line(
+        "record_data",
+        key=_text(record.key),
+        value=_text(record.value),
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+    )
+
+
+def _text(data: bytes | None) -> str | None:
+    """What is not UTF-8 is shown as far as it is, as Java does."""
+    return None if data is None else data.decode(errors="replace")
