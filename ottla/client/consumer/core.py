@@ -117,8 +117,8 @@ class ConsumerCore:
         self._errors: deque[Trouble] = deque()
         self._has_topic_trouble = False
         self.signal_count = 0
-        self._waiting: set[Promise[None]] = set()
-        self._interruptible: set[Promise[Any]] = set()
+        self._waiting: dict[Promise[None], None] = {}
+        self._interruptible: dict[Promise[Any], None] = {}
         self.is_woken = False
         self.is_closed = False
 
@@ -138,7 +138,7 @@ class ConsumerCore:
     def signal(self) -> None:
         """Something has happened that somebody may wait for."""
         self.signal_count += 1
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for promise in waiting:
             if not promise.done():
                 promise.set_result(None)
@@ -148,7 +148,7 @@ class ConsumerCore:
     async def wait(self, timeout_ms: float | None) -> None:
         """Wait for the next `signal`, and at most so long."""
         promise = self.world.tasks.promise()
-        self._waiting.add(promise)
+        self._waiting[promise] = None
 
         def time_out() -> None:
             if not promise.done():
@@ -158,7 +158,7 @@ class ConsumerCore:
         try:
             await promise
         finally:
-            self._waiting.discard(promise)
+            self._waiting.pop(promise, None)
             if timer is not None:
                 timer.cancel()
 
@@ -185,7 +185,7 @@ class ConsumerCore:
             has_begun = True
             try:
                 value = await work
-            except KafkaError as error:
+            except Exception as error:  # noqa: BLE001  it is the caller's
                 if not done.done():
                     done.set_exception(error)
             else:
@@ -193,12 +193,12 @@ class ConsumerCore:
                     done.set_result(value)
 
         task = self.world.tasks.spawn(run(), f"a call of {self.name}")
-        self._interruptible.add(done)
+        self._interruptible[done] = None
         try:
             value: T = await done
             return value
         finally:
-            self._interruptible.discard(done)
+            self._interruptible.pop(done, None)
             task.cancel()
             if not has_begun:
                 work.close()

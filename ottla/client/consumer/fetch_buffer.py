@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ottla.client.consumer.partition_state import PartitionState, Position, Status
+from ottla.client.consumer.partition_state import NO_EPOCH, PartitionState, Position, Status
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import CorruptRecord
 from ottla.errors import KafkaError
@@ -22,7 +22,6 @@ from ottla.types import Buffer, TopicPartition
 from ottla.wire.messages.fetch import AbortedTransaction
 
 RawRecord: TypeAlias = ConsumerRecord[bytes | None, bytes | None]
-NO_EPOCH = -1
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _LAST_DELTA = struct.Struct(">i")
 _EPOCH = struct.Struct(">i")

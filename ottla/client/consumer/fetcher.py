@@ -59,7 +59,6 @@ LEADER_MOVED = {
         ReplicaNotAvailable,
         KafkaStorageError,
         FencedLeaderEpoch,
-        FetchSessionIdNotFound,
         OffsetNotAvailable,
         UnknownTopicOrPartition,
         UnknownTopicId,

@@ -42,7 +42,6 @@ LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 ISOLATION_VERSION = 2
-TIMEOUT_VERSION_MS = 60_000
 
 PASSING = {
     error.code
@@ -152,6 +151,7 @@ class OffsetLookup:
         self, leader: int, part: Mapping[TopicPartition, int], timeout_ms: float | None
     ) -> Promise[ListOffsetsResponse]:
         cluster = self._metadata.cluster
+        request_ms = self._network.config.request_timeout_ms
 
         def make(version: int) -> ListOffsetsRequest:
             topics: dict[str, ListOffsetsTopic] = {}
@@ -166,7 +166,7 @@ class OffsetLookup:
                 replica_id=-1,
                 isolation_level=int(self._is_read_committed),
                 topics=list(topics.values()),
-                timeout_ms=int(min(timeout_ms or TIMEOUT_VERSION_MS, self._network.config.request_timeout_ms)),
+                timeout_ms=int(request_ms if timeout_ms is None else min(timeout_ms, request_ms)),
             )
 
         version_min = ISOLATION_VERSION if self._is_read_committed else 1

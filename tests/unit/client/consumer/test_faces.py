@@ -111,3 +111,18 @@ def test_an_event_whose_poll_is_cancelled_before_the_listener_waits_for_the_next
             core.group.begin_leave()
 
     asyncio.run(main())
+
+
+def test_what_a_call_raises_reaches_its_caller_whatever_it_is() -> None:
+    """An error that is none of Kafka's left the caller waiting for ever."""
+
+    async def main() -> None:
+        async with AsyncConsumer(bootstrap_servers=NOBODY) as consumer:
+
+            async def fails() -> None:
+                raise LookupError("a defect")
+
+            with pytest.raises(LookupError, match="a defect"):
+                await asyncio.wait_for(consumer._core.interruptible(fails()), 5)
+
+    asyncio.run(main())
