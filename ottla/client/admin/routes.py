@@ -149,20 +149,18 @@ class Leaders:
             timeout_ms=deadline.at_most(self._network.config.request_timeout_ms),
         )
         self._nodes.learn(response)
-        told = {topic.name: topic for topic in response.topics}
+        errors = {topic.name: topic.error_code for topic in response.topics}
+        found = {(topic.name, one.partition_index): one for topic in response.topics for one in topic.partitions}
         places: Places[TopicPartition] = Places({}, {})
         for key in keys:
-            topic = told.get(key.topic)
-            code = UnknownTopicOrPartition.code if topic is None else topic.error_code
-            if not code and topic is not None:
-                found = next((one for one in topic.partitions if one.partition_index == key.partition), None)
-                if found is None:
-                    code = UnknownTopicOrPartition.code
-                elif found.leader_id < 0:
-                    code = found.error_code or LeaderNotAvailable.code
-                else:
-                    places.nodes[key] = found.leader_id
-                    continue
+            one = found.get(key)
+            if one is not None and one.leader_id >= 0:
+                places.nodes[key] = one.leader_id
+                continue
+            if one is None:
+                code = errors.get(key.topic) or UnknownTopicOrPartition.code
+            else:
+                code = one.error_code or LeaderNotAvailable.code
             places.missing[key] = error_class(code)(f"{key}: {error_class(code).__doc__}")
         return places
 

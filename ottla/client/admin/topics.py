@@ -201,14 +201,13 @@ def delete_topics(driver: Driver, topics: Iterable[TopicKey], *, timeout: float 
     def read(
         node_id: int, keys: list[TopicKey], response: DeleteTopicsResponse
     ) -> Iterable[tuple[TopicKey, KafkaError | None]]:
-        ids = {key for key in keys if isinstance(key, Uuid)}
+        asked = set(keys)
         for one in response.responses:
             # One that was asked for by id may be answered with its name as well.
-            by_id = Uuid(one.topic_id)
             error = failure(one.error_code, one.error_message)
-            if by_id in ids:
-                yield by_id, error
-            if one.name is not None and one.name in keys:
+            if one.topic_id in asked:
+                yield Uuid(one.topic_id), error
+            if one.name in asked:
                 yield one.name, error
 
     call: Call[TopicKey, None] = Call("DeleteTopics", driver.controller(), build, read)

@@ -35,6 +35,7 @@ from ottla.client.admin import (
     UpgradeType,
 )
 from ottla.client.errors import KafkaTimeout
+from ottla.client.group import OffsetAndMetadata
 from ottla.errors import (
     BrokerIdNotRegistered,
     DelegationTokenRequestNotAllowed,
@@ -251,6 +252,21 @@ def test_a_group_of_another_kind_is_not_found(real: RealSide) -> None:
     real.admin.alter_consumer_group_offsets(group, {TopicPartition(topic, 0): 0}).all()
     assert isinstance(real.admin.describe_share_groups([group])[group].error, GroupIdNotFound)
     assert isinstance(real.admin.describe_streams_groups([group])[group].error, GroupIdNotFound)
+
+
+def test_streams_groups_commit_as_consumers_do(real: RealSide) -> None:
+    topic, group = created(real), new_topic("streams")
+    partition = TopicPartition(topic, 0)
+    assert real.admin.alter_streams_group_offsets(group, {partition: 3}).all() == {partition: None}
+    assert real.admin.list_streams_group_offsets([group]).all()[group] == {partition: OffsetAndMetadata(3)}
+    assert real.admin.delete_streams_group_offsets(group, [partition]).all() == {partition: None}
+    assert real.admin.list_streams_group_offsets({group: [partition]}).all()[group] == {partition: None}
+    assert isinstance(real.admin.delete_streams_groups(["nobody"])["nobody"].error, GroupIdNotFound)
+
+
+def test_a_broker_without_a_receiver_of_metrics_gives_no_instance_id(real: RealSide) -> None:
+    with pytest.raises(UnsupportedVersion, match="GetTelemetrySubscriptions"):
+        real.admin.client_instance_id()
 
 
 def test_operations_are_told_when_they_are_asked_for(real: RealSide) -> None:

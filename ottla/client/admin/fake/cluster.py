@@ -49,6 +49,8 @@ class FakeCluster:
         """What was set, by type and name of the resource."""
         self._static = dict(settings or {})
         self._made = 0
+        self._brokers: dict[int, tuple[tuple[dict[str, str], dict[str, str]], DynamicConfig]] = {}
+        """The settings of each broker, and what of them was set: made anew when that has changed."""
 
     # What a test puts in
 
@@ -92,6 +94,10 @@ class FakeCluster:
         """A broker's settings: its file, and what was set for all brokers and for this one."""
         from ottla.config import BrokerConfig, DynamicConfig
 
+        dynamic = dict(self.configs.get((KIND_BROKER, ""), {})), dict(self.configs.get((KIND_BROKER, str(node_id)), {}))
+        known = self._brokers.get(node_id)
+        if known is not None and known[0] == dynamic:
+            return known[1]
         node = self.nodes[node_id]
         static = {
             "process.roles": "broker",
@@ -102,8 +108,9 @@ class FakeCluster:
             "log.dirs": self.log_dir(node_id),
             **self._static,
         }
-        own = self.configs.get((KIND_BROKER, str(node_id)))
-        return DynamicConfig(BrokerConfig(static), self.configs.get((KIND_BROKER, "")), own)
+        made = DynamicConfig(BrokerConfig(static), *dynamic)
+        self._brokers[node_id] = dynamic, made
+        return made
 
     def log_dir(self, node_id: int) -> str:
         return f"/var/lib/fake/broker-{node_id}"
