@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         group_rows,
         murmur2,
         partition_of,
+        take_memory,
         with_content,
     )
 
@@ -92,6 +93,7 @@ __all__ = [
     "HeaderView",
     "group_rows",
     "IS_COMPILED",
+    "take_memory",
     "filter_batch",
     "empty_batch",
     "recompress",
@@ -139,6 +141,7 @@ _LATER = {
     "group_rows": "fast",
     "murmur2": "fast",
     "partition_of": "fast",
+    "take_memory": "fast",
     "with_content": "fast",
 }
 

@@ -15,6 +15,7 @@ try:
         group_rows,
         murmur2,
         partition_of,
+        take_memory,
         with_content,
     )
 
@@ -23,6 +24,7 @@ except ImportError:  # never built, or for another Python
     from ottla.records.append import append_record
     from ottla.records.columns import ColumnBuilder, RowEncoder, group_rows  # type: ignore[assignment]
     from ottla.records.consumed import decode_records, with_content
+    from ottla.records.memory import take_memory
     from ottla.records.murmur import murmur2, partition_of
 
     IS_COMPILED = False
@@ -36,5 +38,6 @@ __all__ = [
     "group_rows",
     "murmur2",
     "partition_of",
+    "take_memory",
     "with_content",
 ]

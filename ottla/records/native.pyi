@@ -11,6 +11,7 @@ from ottla.types import Buffer
 K = TypeVar("K")
 V = TypeVar("V")
 
+def take_memory(size: int, /) -> memoryview: ...
 def append_record(
     buffer: bytearray,
     offset_delta: int,

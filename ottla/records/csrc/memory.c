@@ -13,12 +13,13 @@ spares_put(Spares *spares, uint8_t *data, size_t capacity)
     spares->bytes += capacity;
 }
 
-/* The smallest that holds `size` bytes, but none that would be mostly empty; data is NULL where there is none. */
+/* The smallest that holds `size` bytes, and of those the one that was used last, but none that would be mostly empty;
+ * data is NULL where there is none. */
 static Block
 spares_take(Spares *spares, size_t size)
 {
     int best = -1;
-    for (int index = 0; index < spares->count; index++) {
+    for (int index = spares->count - 1; index >= 0; index--) {
         size_t capacity = spares->blocks[index].capacity;
         if (capacity >= size && capacity / 8 <= size && (best < 0 || capacity < spares->blocks[best].capacity)) {
             best = index;
@@ -86,13 +87,14 @@ typedef struct {
     uint8_t *data;
     Py_ssize_t size;
     size_t capacity;
+    int is_readonly;
 } Memory;
 
 static int
 memory_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     Memory *memory = (Memory *)self;
-    return PyBuffer_FillInfo(view, self, memory->data, memory->size, 1, flags);
+    return PyBuffer_FillInfo(view, self, memory->data, memory->size, memory->is_readonly, flags);
 }
 
 static void
@@ -107,7 +109,7 @@ memory_dealloc(PyObject *self)
 }
 
 static PyType_Slot memory_slots[] = {
-    {Py_tp_doc, "Bytes that a ColumnBuilder or a RowEncoder filled."},
+    {Py_tp_doc, "Bytes that are seen through a memoryview; the block is used again when the last view is gone."},
     {Py_tp_dealloc, memory_dealloc},
     {Py_bf_getbuffer, memory_getbuffer},
     {0, NULL},
@@ -120,28 +122,78 @@ PyType_Spec memory_spec = {
     .slots = memory_slots,
 };
 
-/* A view of what the heap holds; the heap is empty afterwards. */
-PyObject *
-heap_release(const State *state, Heap *heap)
+/* A view of the block, which is its own from then on; NULL with an exception, and the block is still the caller's. */
+static PyObject *
+view_of(const State *state, uint8_t *data, Py_ssize_t size, size_t capacity, int is_readonly)
 {
     Memory *memory = PyObject_New(Memory, (PyTypeObject *)state->memory_type);
     if (memory == NULL) {
         return NULL;
     }
-    memory->data = heap->data;
-    memory->size = (Py_ssize_t)heap->size;
-    memory->capacity = heap->capacity;
+    memory->data = data;
+    memory->size = size;
+    memory->capacity = capacity;
+    memory->is_readonly = is_readonly;
+    PyObject *view = PyMemoryView_FromObject((PyObject *)memory);
+    if (view == NULL) {
+        memory->data = NULL;
+        memory->capacity = 0;
+    }
+    Py_DECREF(memory);
+    return view;
+}
+
+PyObject *
+heap_release(const State *state, Heap *heap)
+{
     if (heap->capacity / 2 > heap->size || heap->capacity < SPARE_SIZE_MIN) {
         /* What was reserved and not used goes back. A smaller block may not be had: then the larger one will do. */
         size_t size = heap->size == 0 ? 1 : heap->size;
         uint8_t *data = PyMem_RawRealloc(heap->data, size);
         if (data != NULL) {
-            memory->data = data;
-            memory->capacity = size;
+            heap->data = data;
+            heap->capacity = size;
         }
     }
-    *heap = (Heap){NULL, 0, 0};
-    PyObject *view = PyMemoryView_FromObject((PyObject *)memory);
-    Py_DECREF(memory);
+    PyObject *view = view_of(state, heap->data, (Py_ssize_t)heap->size, heap->capacity, 1);
+    if (view != NULL) {
+        *heap = (Heap){NULL, 0, 0};
+    }
     return view;
 }
+
+PyDoc_STRVAR(take_memory_doc,
+"take_memory(size, /)\n--\n\n"
+"A writable memoryview of so many bytes, whose content is whatever it was last used for.");
+
+static PyObject *
+take_memory(PyObject *module, PyObject *argument)
+{
+    State *state = PyModule_GetState(module);
+    Py_ssize_t size = PyLong_AsSsize_t(argument);
+    if (size == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (size < 0) {
+        PyErr_SetString(PyExc_ValueError, "negative count");
+        return NULL;
+    }
+    Block block = spares_take(&state->spares, (size_t)size);
+    if (block.data == NULL) {
+        /* Cleared: what was never used may hold what someone else in this process has let go of. */
+        block = (Block){PyMem_RawCalloc(1, size == 0 ? 1 : (size_t)size), (size_t)size};
+        if (block.data == NULL) {
+            return PyErr_NoMemory();
+        }
+    }
+    PyObject *view = view_of(state, block.data, size, block.capacity, 0);
+    if (view == NULL) {
+        spares_put(&state->spares, block.data, block.capacity);
+    }
+    return view;
+}
+
+PyMethodDef memory_functions[] = {
+    {"take_memory", take_memory, METH_O, take_memory_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -79,7 +79,7 @@ execute(PyObject *module)
         PyModule_AddType(module, (PyTypeObject *)state->row_encoder_type) < 0) {
         return -1;
     }
-    PyMethodDef *parts[] = {append_functions, murmur_functions, consumed_functions, row_functions};
+    PyMethodDef *parts[] = {memory_functions, append_functions, murmur_functions, consumed_functions, row_functions};
     for (size_t index = 0; index < Py_ARRAY_LENGTH(parts); index++) {
         if (PyModule_AddFunctions(module, parts[index]) < 0) {
             return -1;

@@ -63,11 +63,12 @@ typedef struct {
 /* Set the exception that a fault is. Always NULL. */
 PyObject *raise_fault(const State *state, const Fault *fault);
 
-/* A view of what the heap holds; the heap is empty afterwards. */
+/* A view of what the heap holds; the heap is empty afterwards. NULL with an exception, and the heap as it was. */
 PyObject *heap_release(const State *state, Heap *heap);
 
 /* --- the parts --- */
 
+extern PyMethodDef memory_functions[];
 extern PyMethodDef append_functions[];
 extern PyMethodDef murmur_functions[];
 extern PyMethodDef consumed_functions[];

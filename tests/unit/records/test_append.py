@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.records import Header, Row, build_batch
@@ -23,6 +23,7 @@ content = st.none() | st.binary(max_size=300) | st.integers(0, 70_000).map(bytes
 int64 = st.integers(-(2**63), 2**63 - 1)
 
 
+@settings(deadline=None)
 @given(delta=st.integers(0, 2**31 - 1), timestamp=int64, key=content, value=content, headers=header_list())
 def test_the_bytes_are_those_of_the_encoder(
     build: Any, delta: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
@@ -33,6 +34,7 @@ def test_the_bytes_are_those_of_the_encoder(
     assert section == b"before" + record
 
 
+@settings(deadline=None)
 @given(row_lists())
 def test_a_section_of_appended_records_is_that_of_a_built_batch(build: Any, rows: list[Row]) -> None:
     section = bytearray()

@@ -90,7 +90,7 @@ def append(builder: Any, data: bytes, *extent: int) -> int:
 # --- reading ---
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(row_lists(), st.sets(st.integers(1, 8)))
 def test_the_rows_of_many_sections_are_one_set_of_columns(build: Any, expected: list[Row], cuts: set[int]) -> None:
     builder = build.ColumnBuilder()
@@ -242,6 +242,7 @@ def test_both_builds_say_the_same_of_damaged_sections() -> None:
     assert content(native.finish()) == content(plain.finish())
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(-1, 9))
 def test_both_builds_say_the_same_of_any_bytes(section: bytes, count: int) -> None:
     native, plain = twins.native().ColumnBuilder(), twins.PLAIN.ColumnBuilder()
@@ -255,6 +256,7 @@ def test_both_builds_say_the_same_of_any_bytes(section: bytes, count: int) -> No
     assert content(native.finish()) == content(plain.finish())
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=12) | st.text(max_size=5).map(str.encode))
 def test_a_headers_name_becomes_text_as_python_reads_it(build: Any, name: bytes) -> None:
     body = b"\0\0\0\1\1\2" + bytes((len(name) * 2,)) + name + b"\1"
@@ -357,7 +359,7 @@ def consecutive(rows: list[Row], base: int = 0) -> list[Row]:
     return [(base + index, *row[1:]) for index, row in enumerate(rows)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(row_lists(), st.integers(0, 9))
 def test_rows_are_written_as_a_builder_writes_them(build: Any, rows: list[Row], shift: int) -> None:
     section, following, base, largest = encoder(build, rows, shift=shift).encode(None, 0, len(rows), 2**31)
@@ -366,7 +368,7 @@ def test_rows_are_written_as_a_builder_writes_them(build: Any, rows: list[Row], 
     assert (following, base, largest) == (len(rows), batch.base_timestamp, batch.max_timestamp)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(row_lists(), st.integers(1, 500))
 def test_sections_hold_as_many_rows_as_fit(build: Any, rows: list[Row], size_max: int) -> None:
     encode = encoder(build, rows).encode
@@ -384,7 +386,7 @@ def test_sections_hold_as_many_rows_as_fit(build: Any, rows: list[Row], size_max
     assert rows_of(builder.finish()) == consecutive(rows)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(row_lists(), st.randoms(use_true_random=False))
 def test_rows_are_written_in_the_order_that_is_given(build: Any, rows: list[Row], random: Random) -> None:
     order = random.choices(range(len(rows)), k=len(rows) + 3)
@@ -521,6 +523,7 @@ def test_a_row_that_is_not_there_is_refused(build: Any, row: int) -> None:
         build.RowEncoder(3, 0, None, None, None).encode(struct.pack("=2i", 0, row), 0, 2, 1000)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=20), max_size=30), st.integers(1, 50), st.integers(0, 9))
 def test_rows_go_where_their_keys_go(build: Any, keys: list[bytes | None], count: int, shift: int) -> None:
     partitions = build.RowEncoder(len(keys), 0, binary_view(keys, shift=shift), None, None).partitions(count)
@@ -533,6 +536,7 @@ def test_rows_without_keys_go_nowhere_yet(build: Any) -> None:
         build.RowEncoder(2, 0, None, None, None).partitions(0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 6), max_size=60))
 def test_rows_are_grouped_in_their_order(build: Any, groups: list[int]) -> None:
     rows, ends = build.group_rows(struct.pack(f"={len(groups)}i", *groups), 7)

@@ -28,7 +28,7 @@ def test_without_the_compiled_module_the_plain_twins_are_taken() -> None:
     script = (
         "import sys; sys.modules['ottla.records.native'] = None\n"
         "from ottla import records\n"
-        "from ottla.records import append, columns, consumed, murmur\n"
+        "from ottla.records import append, columns, consumed, memory, murmur\n"
         "assert not records.IS_COMPILED\n"
         "assert records.append_record is append.append_record\n"
         "assert records.ColumnBuilder is columns.ColumnBuilder\n"
@@ -36,6 +36,7 @@ def test_without_the_compiled_module_the_plain_twins_are_taken() -> None:
         "assert records.group_rows is columns.group_rows\n"
         "assert records.decode_records is consumed.decode_records\n"
         "assert records.with_content is consumed.with_content\n"
+        "assert records.take_memory is memory.take_memory\n"
         "assert (records.murmur2, records.partition_of) == (murmur.murmur2, murmur.partition_of)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from ottla.errors import InvalidRecord
 from ottla.records import Batch, Codec, Row, TimestampType, build_batch, stamp_append_time
@@ -62,6 +62,7 @@ def test_the_records_are_those_that_were_written(build: Any, codec: Codec) -> No
     assert all(type(record) is ConsumerRecord for record in records)
 
 
+@settings(deadline=None)
 @given(row_lists())
 def test_any_records_come_back(build: Any, rows: list[Row]) -> None:
     records = decode(build, only(build_batch(rows, leader_epoch=3)))

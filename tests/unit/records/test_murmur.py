@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.records import twins
@@ -33,6 +33,7 @@ def test_a_key_hashes_as_in_kafkas_own_tests(build: Any, key: bytes, expected: i
     assert build.murmur2(bytearray(key)) == expected
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=70))
 def test_both_builds_hash_alike(key: bytes) -> None:
     assert twins.native().murmur2(key) == twins.PLAIN.murmur2(key)

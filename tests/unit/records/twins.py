@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.records import append, columns, consumed, murmur
+from ottla.records import append, columns, consumed, memory, murmur
 
 PLAIN: Any = SimpleNamespace(
     append_record=append.append_record,
@@ -19,6 +19,7 @@ PLAIN: Any = SimpleNamespace(
     ColumnBuilder=columns.ColumnBuilder,
     RowEncoder=columns.RowEncoder,
     group_rows=columns.group_rows,
+    take_memory=memory.take_memory,
 )
 
 

@@ -155,7 +155,7 @@ objects = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.none() | objects, max_size=8))
 def test_any_objects_come_back(values: list[Any]) -> None:
     texts = [None if value is None else json.dumps(value, ensure_ascii=False).encode() for value in values]
