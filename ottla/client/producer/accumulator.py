@@ -400,9 +400,9 @@ class Accumulator:
             if queue.open is batch:
                 self._close(queue, batch)
         if not batch.is_sealed:
-            ratio = batch.seal(self._codec, self._level)
+            batch.seal(self._codec, self._level)
             if self._codec is not Codec.NONE:
-                self._learn(queue.topic, ratio)
+                self._learn(queue.topic, batch.ratio)
         return batch
 
     def put_back(self, queue: PartitionQueue, batch: ProducerBatch) -> None:

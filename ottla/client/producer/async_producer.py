@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.config import ProducerConfig, read_settings
 from ottla.client.errors import BufferExhausted, FatalProducerError, IllegalState, KafkaTimeout, SerializationError
+from ottla.client.metrics import MetricValues
 from ottla.client.network import PartitionInfo, within
 from ottla.client.producer.accumulator import Waiting
 from ottla.client.producer.bulk import BulkDelivery
@@ -123,6 +124,7 @@ class AsyncProducer:
                 promise.set_result(None)
 
         waiting = core.accumulator.wait_for_memory(needed, tell)
+        started_ms = core.world.clock.monotonic_ms()
         try:
             try:
                 await within(core.world, promise, max_block_ms, "memory")
@@ -131,9 +133,13 @@ class AsyncProducer:
             yield waiting
         finally:
             core.accumulator.stop_waiting(waiting)
+            core.measured.waited_for_memory((core.world.clock.monotonic_ms() - started_ms) * 1_000_000)
 
     def _refused(self, topic: str, error: Exception) -> Exception:
-        return refused(self._core, topic, error)
+        refusal = as_refusal(topic, error)
+        if isinstance(refusal, KafkaError):
+            self._core.note_error(topic, refusal)
+        return refusal
 
     async def send_and_wait(
         self,
@@ -180,10 +186,9 @@ class AsyncProducer:
         info = await self._core.metadata.topic(topic, self._core.config.max_block_ms)
         return list(info.partitions.values())
 
-    def metrics(self) -> dict[str, float]:
-        """The producer's numbers, under Kafka's names."""
-        core = self._core
-        return core.metrics.snapshot(core.accumulator, core.world.clock.monotonic_ms())
+    def metrics(self) -> MetricValues:
+        """What this producer measures, under Kafka's names: `metrics().value("record-send-total")`."""
+        return self._core.metrics.snapshot()
 
     # Transactions
 
@@ -253,12 +258,10 @@ def check_record(partition: int | None, timestamp_ms: int | None) -> None:
         raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative or None.")
 
 
-def refused(core: ProducerCore, topic: str, error: Exception) -> Exception:
+def as_refusal(topic: str, error: Exception) -> Exception:
     """What to raise for a record that was not taken."""
     if isinstance(error, TypeError):
-        error = SerializationError(f"a key and a value are bytes or None where no serializer is set ({topic}): {error}")
-    if isinstance(error, KafkaError):
-        core.note_error(error)
+        return SerializationError(f"a key and a value are bytes or None where no serializer is set ({topic}): {error}")
     return error
 
 

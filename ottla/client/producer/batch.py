@@ -78,7 +78,6 @@ class ProducerBatch:
         "codec",
         "count",
         "created_ms",
-        "drained_ms",
         "has_been_reset",
         "is_done",
         "is_in_flight",
@@ -90,6 +89,8 @@ class ProducerBatch:
         "place",
         "producer_epoch",
         "producer_id",
+        "ratio",
+        "record_size",
         "retry_at_ms",
         "section",
         "size_max",
@@ -118,7 +119,6 @@ class ProducerBatch:
         self.base_timestamp = base_timestamp
         self.max_timestamp = NO_TIMESTAMP
         self.created_ms = created_ms
-        self.drained_ms = created_ms
         self.attempts = 0
         """How often it was sent and must be sent again."""
         self.retry_at_ms = 0.0
@@ -135,6 +135,10 @@ class ProducerBatch:
         self.place = 0
         """How many batches of its partition were numbered before it."""
         self.codec = Codec.NONE
+        self.ratio = 1.0
+        """Its size in terms of what it was before compression."""
+        self.record_size = 0
+        """What a record takes before compression, on average."""
         self._payload: bytes | bytearray | None = None
         self._assembled: bytes | None = None
         self.is_done = False
@@ -156,17 +160,18 @@ class ProducerBatch:
         """Tell `call` of the record. Under the lock, right after the record was appended."""
         self._callbacks.append((delivery, call))
 
-    def seal(self, codec: Codec, level: int | None) -> float:
-        """Take no more records and compress those that are there; the size now in terms of the size before."""
+    def seal(self, codec: Codec, level: int | None) -> None:
+        """Take no more records and compress those that are there."""
         assert self._payload is None, "a batch is sealed once"
+        size = len(self.section)
+        self.record_size = size // self.count
         if codec is Codec.NONE:
             self._payload = self.section
-            return 1.0
-        before = len(self.section)
+            return
         self.codec = codec
         self._payload = compress(codec, self.section, level)
         self.section = bytearray()
-        return len(self._payload) / max(before, 1)
+        self.ratio = len(self._payload) / size
 
     @property
     def is_sealed(self) -> bool:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.client.config import ProducerConfig
-from ottla.client.errors import ClientClosed, KafkaTimeout, SerializationError
+from ottla.client.errors import BufferExhausted, ClientClosed, IllegalState, KafkaTimeout, SerializationError
+from ottla.client.metrics import Metrics, ProducerMetrics
 from ottla.client.network import Coordinators, Deadline, Metadata, NetworkClient, within
 from ottla.client.producer.accumulator import ANY_PARTITION, Accumulator, PartitionQueue, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.bulk import SECTION_BYTES_MAX, sections
 from ottla.client.producer.delivery import OnDelivery, RecordMetadata
-from ottla.client.producer.metrics import ProducerMetrics
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transaction import State, TransactionManager
 from ottla.client.producer.txn_driver import TransactionDriver
@@ -99,7 +100,21 @@ class ProducerCore:
             promise=world.tasks.promise,
             check_may_block=check_may_block,
         )
-        self.metrics = ProducerMetrics(world.clock.monotonic_ms())
+        self.metrics = Metrics(
+            config.client_id,
+            world.clock.monotonic_ms,
+            window_ms=config.metrics_sample_window_ms,
+            window_count=config.metrics_num_samples,
+        )
+        accumulator = self.accumulator
+        self.measured = ProducerMetrics(
+            self.metrics,
+            memory_max=accumulator.memory_max,
+            memory_free=lambda: accumulator.memory_free,
+            waiting=lambda: len(accumulator.waiting),
+            in_flight=lambda: self.sender.in_flight_count,
+            metadata_age_ms=lambda now_ms: now_ms - (self.metadata.updated_ms or 0),
+        )
         self.manager: TransactionManager | None = None
         self.driver: TransactionDriver | None = None
         if config.enable_idempotence:
@@ -113,7 +128,7 @@ class ProducerCore:
             metadata=self.metadata,
             accumulator=self.accumulator,
             manager=self.manager,
-            metrics=self.metrics,
+            metrics=self.measured,
         )
         if self.manager is not None:
             self._connect_manager(self.manager)
@@ -235,14 +250,17 @@ class ProducerCore:
     async def find_topic(self, topic: str, partition: int | None) -> TopicQueues:
         """Wait for the topic to be known, up to `max.block.ms`."""
         self.check_open()
-        await self.metadata.topic(topic, self.config.max_block_ms, partition=partition)
+        with self._waiting("metadata-wait"):
+            await self.metadata.topic(topic, self.config.max_block_ms, partition=partition)
         found = self.accumulator.topics.get(topic)
         assert found is not None, "the accumulator hears of every update"
         return found
 
-    def note_error(self, error: KafkaError) -> None:
+    def note_error(self, topic: str, error: KafkaError) -> None:
         """A record was refused before it was appended: a transaction that misses one must not be committed."""
-        self.metrics.failed += 1
+        self.measured.failed(topic, 1)
+        if isinstance(error, BufferExhausted):
+            self.measured.exhausted()
         if self.config.interceptor_classes:
             self.acknowledge(None, error)
         if self.manager is not None and self.manager.is_transactional and not isinstance(error, ClientClosed):
@@ -250,13 +268,23 @@ class ProducerCore:
 
     # Waiting
 
+    @contextmanager
+    def _waiting(self, what: str) -> Iterator[None]:
+        """Count the time that a caller waits."""
+        started_ms = self.world.clock.monotonic_ms()
+        try:
+            yield
+        finally:
+            self.measured.waited(what, (self.world.clock.monotonic_ms() - started_ms) * 1_000_000)
+
     async def flush(self, timeout_ms: float | None) -> None:
         """Send everything that was sent before this call, and wait until its fate is known."""
         accumulator = self.accumulator
         with accumulator.mutex:
             waited_for = list(accumulator.incomplete)
             accumulator.hurry()
-        await self._all_done(waited_for, timeout_ms, "flush")
+        with self._waiting("flush"):
+            await self._all_done(waited_for, timeout_ms, "flush")
 
     async def _all_done(self, waited_for: list[ProducerBatch], timeout_ms: float | None, what: str) -> None:
         left = len(waited_for)
@@ -280,13 +308,12 @@ class ProducerCore:
         """The manager; raises where there are no transactions."""
         self.check_open()
         if self.manager is None or not self.manager.is_transactional:
-            from ottla.client.errors import IllegalState
-
             raise IllegalState("transactions need a transactional.id, and this producer has none")
         return self.manager
 
     async def init_transactions(self, timeout_ms: float | None) -> None:
-        await self._finish(self.transactions().init_transactions(), timeout_ms, "init_transactions")
+        with self._waiting("txn-init"):
+            await self._finish(self.transactions().init_transactions(), timeout_ms, "init_transactions")
 
     def begin_transaction(self) -> None:
         self.transactions().begin_transaction()
@@ -294,12 +321,12 @@ class ProducerCore:
     async def commit_transaction(self, timeout_ms: float | None) -> None:
         manager = self.transactions()
         self.sender.note_partitions()
-        result = manager.begin_commit()
-        await self._finish(result, timeout_ms, "commit_transaction")
+        with self._waiting("txn-commit"):
+            await self._finish(manager.begin_commit(), timeout_ms, "commit_transaction")
 
     async def abort_transaction(self, timeout_ms: float | None) -> None:
-        result = self.transactions().begin_abort()
-        await self._finish(result, timeout_ms, "abort_transaction")
+        with self._waiting("txn-abort"):
+            await self._finish(self.transactions().begin_abort(), timeout_ms, "abort_transaction")
 
     def can_abort(self) -> bool:
         """Whether there is a transaction that an abort would end."""
@@ -318,8 +345,8 @@ class ProducerCore:
         if not commits:
             manager.check_error()
             return
-        result = manager.send_offsets(commits, identity)
-        await self._finish(result, timeout_ms, "send_offsets_to_transaction")
+        with self._waiting("txn-send-offsets"):
+            await self._finish(manager.send_offsets(commits, identity), timeout_ms, "send_offsets_to_transaction")
 
     async def _finish(self, result: TxnResult, timeout_ms: float | None, what: str) -> None:
         assert self.driver is not None, "transactions have a driver"

@@ -16,10 +16,10 @@ from typing import Any
 
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import ClientClosed, DeliveryTimeout, TransactionAborted
+from ottla.client.metrics import ProducerMetrics
 from ottla.client.network import Build, Cluster, Metadata, NetworkClient, Node
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
 from ottla.client.producer.batch import ProducerBatch
-from ottla.client.producer.metrics import ProducerMetrics
 from ottla.client.producer.transaction import State, TransactionManager
 from ottla.errors import (
     ClusterAuthorizationFailed,
@@ -137,6 +137,11 @@ class Sender:
         """Queues that got a new batch, for a transaction that must know of them."""
         metadata.on_update.append(self._on_metadata)
 
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that wait for their answer."""
+        return sum(node.in_flight for node in self._nodes.values())
+
     # Running
 
     def run(self) -> None:
@@ -229,6 +234,7 @@ class Sender:
         idle = self._accumulator.idle_topics(self._config.metadata_max_idle_ms)
         for name in idle:
             self._metadata.topics.pop(name, None)
+            self._metrics.forget(name)
         self._world.tasks.soon(self.run)
 
     # Sending
@@ -299,13 +305,15 @@ class Sender:
         topic_ids: dict[str, bytes] = {}
         for batch in taken:
             batch.is_in_flight = True
-            batch.drained_ms = now_ms
             topic, index = batch.partition
             topic_id = self._accumulator.queue(batch.partition).topic.topic_id
             topic_ids[topic] = topic_id
             by_partition[topic, index] = batch
             by_partition[topic_id, index] = batch
-        self._metrics.requests += 1
+        self._metrics.request_sent(
+            (batch.partition.topic, batch.count, batch.size, batch.ratio, now_ms - batch.created_ms, batch.record_size)
+            for batch in taken
+        )
         build = Build(PRODUCE_KEY, partial(self._make, taken, topic_ids), version_max=self._version_max(topic_ids))
         if self._acks == 0:
             is_sent = self._network.send_only(node.node_id, build)
@@ -356,7 +364,7 @@ class Sender:
             for batch in taken:
                 self._on_refused(batch, error, -1, {})
         else:
-            self._metrics.note_latency(self._world.clock.monotonic_ms() - sent_ms, response.throttle_time_ms)
+            self._metrics.answered(self._world.clock.monotonic_ms() - sent_ms, response.throttle_time_ms)
             self._read(taken, by_partition, response)
         if self._is_running:
             self._again = True
@@ -449,7 +457,7 @@ class Sender:
         delay_ms = self._network.retry_backoff.delay_ms(batch.attempts)
         batch.attempts += 1
         batch.retry_at_ms = self._world.clock.monotonic_ms() + delay_ms
-        self._metrics.retried += batch.count
+        self._metrics.retried(batch.partition.topic, batch.count)
         self._accumulator.put_back(queue, batch)
 
         def again() -> None:
@@ -471,7 +479,7 @@ class Sender:
             target_size = max(_record_size_max(next(batches(batch.records()))), batch.size // 2)
         self._accumulator.reset_ratio(queue.topic, 1.0)
         parts = batch.split(target_size)
-        self._metrics.splits += 1
+        self._metrics.split()
         if self._manager is not None:
             self._manager.batch_split(batch, parts)
         for part in reversed(parts):
@@ -485,8 +493,6 @@ class Sender:
             self._manager.batch_completed(batch, base_offset)
         self._accumulator.queue(batch.partition).is_muted = False
         self._accumulator.forget(batch)
-        if not batch.is_done:
-            self._metrics.note_sent(batch, self._world.clock.monotonic_ms())
         batch.complete(base_offset, append_time_ms)
 
     def fail(
@@ -503,7 +509,7 @@ class Sender:
             return
         log.warning("[%s] %d record(s) for %s could not be written: %s %s", self._name, batch.count, batch.partition,
                     error.name, error)  # fmt: skip
-        self._metrics.failed += batch.count
+        self._metrics.failed(batch.partition.topic, batch.count)
         if self._manager is not None:
             self._manager.batch_failed(batch, error, was_refused=was_refused)
         batch.fail(error, record_errors)
@@ -554,7 +560,7 @@ class Sender:
             self._accumulator.drop(self._accumulator.queue(batch.partition), batch)
             self._accumulator.forget(batch)
             if not batch.is_done:
-                self._metrics.failed += batch.count
+                self._metrics.failed(batch.partition.topic, batch.count)
                 batch.fail(error)
 
     def close(self, error: KafkaError) -> None:

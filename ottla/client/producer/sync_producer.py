@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.config import ProducerConfig, read_settings
 from ottla.client.errors import ClientClosed, FatalProducerError, IllegalState
+from ottla.client.metrics import MetricValues
 from ottla.client.network import PartitionInfo
 from ottla.client.producer.accumulator import Waiting
-from ottla.client.producer.async_producer import check_record, no_memory, refused
+from ottla.client.producer.async_producer import as_refusal, check_record, no_memory
 from ottla.client.producer.bulk import BulkDelivery
 from ottla.client.producer.core import GroupMetadata, Prepared, ProducerCore, ProducerRecord
 from ottla.client.producer.delivery import Delivery, OnDelivery, RecordMetadata
@@ -129,21 +131,23 @@ class Producer:
         max_block_ms = self._core.config.max_block_ms
         parked = Parked()
         waiting = accumulator.wait_for_memory(needed, parked.tell)
+        clock_ms = self._loop.world.clock.monotonic_ms
+        started_ms = clock_ms()
         try:
             if not parked.wait(max_block_ms / 1000):
                 raise no_memory(needed, max_block_ms)
             yield waiting
         finally:
             accumulator.stop_waiting(waiting)
+            waited_ns = (clock_ms() - started_ms) * 1_000_000
+            self._loop.post(lambda: self._core.measured.waited_for_memory(waited_ns))
 
     def _refused(self, topic: str, error: Exception) -> Exception:
-        core = self._core
-        if core.manager is not None and core.manager.is_transactional and not self._loop.is_own_thread:
-            try:
-                return self._loop.call(lambda: refused(core, topic, error))
-            except LoopClosed:
-                return ClientClosed("the producer is closed")
-        return refused(core, topic, error)
+        refusal = as_refusal(topic, error)
+        if isinstance(refusal, KafkaError) and not self._core.is_closed:
+            # Before this returns: a transaction must not be committed without the record.
+            self._call(partial(self._core.note_error, topic, refusal))
+        return refusal
 
     def send_and_wait(
         self,
@@ -188,10 +192,10 @@ class Producer:
         info = self._run(self._core.metadata.topic(topic, self._core.config.max_block_ms))
         return list(info.partitions.values())
 
-    def metrics(self) -> dict[str, float]:
-        """The producer's numbers, under Kafka's names."""
-        core = self._core
-        return core.metrics.snapshot(core.accumulator, core.world.clock.monotonic_ms())
+    def metrics(self) -> MetricValues:
+        """What this producer measures, under Kafka's names: `metrics().value("record-send-total")`."""
+        snapshot = self._core.metrics.snapshot
+        return snapshot() if self._core.is_closed else self._call(snapshot)
 
     # Transactions
 
