@@ -144,7 +144,8 @@ class SystemNetwork:
     async def _connect(self, host: str, port: int) -> socket.socket:
         """A connection to the first address of `host` that takes one."""
         failure: OSError | None = None
-        for family, kind, protocol, _, address in await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        found = _numeric(host, port) or await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, address in found:
             sock = socket.socket(family, kind, protocol)
             sock.setblocking(False)
             try:
@@ -162,6 +163,15 @@ class SystemNetwork:
 
 
 _connecting: set[asyncio.Task[None]] = set()
+
+
+def _numeric(host: str, port: int) -> list[Any]:
+    """What `getaddrinfo` says of a numeric IPv4 address, without the thread that looking up a name takes."""
+    try:
+        socket.inet_pton(socket.AF_INET, host)
+    except OSError:
+        return []
+    return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
 
 
 def _listening_socket(host: str, port: int) -> socket.socket:
