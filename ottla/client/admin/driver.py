@@ -8,7 +8,7 @@ again with a growing backoff, others are the key's outcome at once; a time-out s
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.client.admin.nodes import ClusterNodes
@@ -29,6 +29,10 @@ from ottla.world import ClientWorld, Promise
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+P = TypeVar("P", bound=Hashable)
+
+Parts = Mapping[P, V | KafkaError]
+"""What a broker answers for the parts of one thing, such as the partitions of a group."""
 
 
 class Call(NamedTuple, Generic[K, V]):
@@ -109,9 +113,12 @@ class Driver:
                 assert outcomes.done, f"{what} leaves {outcomes.unsettled()} open"
             except KafkaError as error:
                 outcomes.settle_rest(error)
-            except BaseException:
+            except Exception:
                 # Nobody must wait for ever, whatever this was; the task tells what it was.
                 outcomes.settle_rest(UnknownServerError(f"{what} ended before its time; the log says why"))
+                raise
+            except BaseException:  # called off, because the loop ends
+                outcomes.settle_rest(ClientClosed(f"The admin was closed before {what} was done"))
                 raise
 
         if len(outcomes):
@@ -140,21 +147,22 @@ class Driver:
         await self.pursue(Call(what, route, lambda node_id, keys: request, answer), outcomes, deadline)
         return outcomes[None].result()
 
-    async def each(
-        self,
-        what: str,
-        keys: Iterable[K],
-        route: Route[K],
-        build: Callable[[int, list[K]], Request],
-        read: Callable[[int, list[K], Any], Iterable[tuple[K, V | KafkaError]]],
-        deadline: Deadline,
-        *,
-        one_by_one: bool = False,
-    ) -> Outcomes[K, V]:
+    async def each(self, call: Call[K, V], keys: Iterable[K], deadline: Deadline) -> Outcomes[K, V]:
         """A call as part of another: the outcomes, all settled."""
-        outcomes: Outcomes[K, V] = Outcomes(self.world.tasks, what, keys)
-        await self.pursue(Call(what, route, build, read, one_by_one), outcomes, deadline)
+        outcomes: Outcomes[K, V] = Outcomes(self.world.tasks, call.what, keys)
+        await self.pursue(call, outcomes, deadline)
         return outcomes
+
+    def parts(self, call: Call[K, Parts[P, V]], whole: K, parts: Iterable[P], deadline: Deadline) -> Outcomes[P, V]:
+        """Begin a call about one thing whose answer tells of its parts, and return the outcomes of those at once."""
+
+        async def work(outcomes: Outcomes[P, V]) -> None:
+            answers = (await self.each(call, [whole], deadline))[whole].result()
+            for part in outcomes:
+                missing = UnknownServerError(f"The broker's answer says nothing of {part}")
+                outcomes.settle(part, answers.get(part, missing))
+
+        return self.start(call.what, parts, work)
 
     async def pursue(
         self, call: Call[K, V], outcomes: Outcomes[K, V], deadline: Deadline, keys: list[K] | None = None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from ottla.client.admin.driver import Call, Driver, by_topic, check, failure, names_of
-from ottla.client.admin.groups import settle_inner
+from ottla.client.admin.driver import Call, Driver, Parts, by_topic, check, failure, names_of
 from ottla.client.admin.outcome import Outcomes
 from ottla.client.group import OffsetAndMetadata
 from ottla.client.network import Build
@@ -102,7 +101,7 @@ def list_consumer_group_offsets(
         yield keys[0], failure(response.error_code) or _committed(response)
 
     async def work(outcomes: Outcomes[str, GroupOffsets]) -> None:
-        many = await driver.each("ListGroupOffsets", outcomes, driver.groups, build_many, read_many, deadline)
+        many = await driver.each(Call("ListGroupOffsets", driver.groups, build_many, read_many), outcomes, deadline)
         for key, outcome in many.items():
             if not isinstance(outcome.error, UnsupportedVersion):
                 outcomes.settle(key, outcome.error or outcome.result())
@@ -143,7 +142,6 @@ def alter_consumer_group_offsets(
     *,
     timeout: float | None,
 ) -> Outcomes[TopicPartition, None]:
-    deadline = driver.deadline(timeout)
     wanted = {key: OffsetAndMetadata(one) if isinstance(one, int) else one for key, one in offsets.items()}
 
     def make(version: int) -> OffsetCommitRequest:
@@ -164,7 +162,7 @@ def alter_consumer_group_offsets(
 
     def read(
         node_id: int, keys: list[str], response: OffsetCommitResponse
-    ) -> Iterable[tuple[str, dict[TopicPartition, KafkaError | None] | KafkaError]]:
+    ) -> Iterable[tuple[str, Parts[TopicPartition, None] | KafkaError]]:
         answers = {
             TopicPartition(topic.name, one.partition_index): failure(one.error_code)
             for topic in response.topics
@@ -175,11 +173,9 @@ def alter_consumer_group_offsets(
                 raise error  # the coordinator's state, and not the partition's: all of it is sent again
         yield group_id, answers
 
-    async def work(outcomes: Outcomes[TopicPartition, None]) -> None:
-        done = (await driver.each("AlterGroupOffsets", [group_id], driver.groups, build, read, deadline))[group_id]
-        settle_inner(outcomes, done.error, {} if done.error else done.result())
-
-    return driver.start("AlterGroupOffsets", wanted, work)
+    return driver.parts(
+        Call("AlterGroupOffsets", driver.groups, build, read), group_id, wanted, driver.deadline(timeout)
+    )
 
 
 def _commit(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
@@ -194,7 +190,6 @@ def _commit(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartiti
 def delete_consumer_group_offsets(
     driver: Driver, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None
 ) -> Outcomes[TopicPartition, None]:
-    deadline = driver.deadline(timeout)
     wanted = list(partitions)
 
     def build(node_id: int, keys: list[str]) -> OffsetDeleteRequest:
@@ -210,7 +205,7 @@ def delete_consumer_group_offsets(
 
     def read(
         node_id: int, keys: list[str], response: OffsetDeleteResponse
-    ) -> Iterable[tuple[str, dict[TopicPartition, KafkaError | None] | KafkaError]]:
+    ) -> Iterable[tuple[str, Parts[TopicPartition, None] | KafkaError]]:
         check(response.error_code)
         yield (
             group_id,
@@ -221,8 +216,6 @@ def delete_consumer_group_offsets(
             },
         )
 
-    async def work(outcomes: Outcomes[TopicPartition, None]) -> None:
-        done = (await driver.each("DeleteGroupOffsets", [group_id], driver.groups, build, read, deadline))[group_id]
-        settle_inner(outcomes, done.error, {} if done.error else done.result())
-
-    return driver.start("DeleteGroupOffsets", wanted, work)
+    return driver.parts(
+        Call("DeleteGroupOffsets", driver.groups, build, read), group_id, wanted, driver.deadline(timeout)
+    )

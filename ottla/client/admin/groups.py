@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ottla.client.admin.driver import Call, Driver, check, failure, names_of
+from ottla.client.admin.driver import Call, Driver, Parts, check, failure, names_of
 from ottla.client.admin.operations import AclOperation, operations_of
 from ottla.client.admin.outcome import Outcomes
 from ottla.client.admin.routes import Route
@@ -19,7 +19,6 @@ from ottla.errors import (
     GroupIdNotFound,
     InconsistentGroupProtocol,
     KafkaError,
-    UnknownServerError,
     UnsupportedVersion,
 )
 from ottla.types import TopicPartition
@@ -213,7 +212,7 @@ async def list_groups(
 
     route: Route[int] = driver.node_of(lambda broker: broker, CoordinatorLoadInProgress, CoordinatorNotAvailable)
     brokers = await driver.brokers(deadline)
-    outcomes = await driver.each("ListGroups", brokers, route, build, read, deadline)
+    outcomes = await driver.each(Call("ListGroups", route, build, read), brokers, deadline)
     # A group that moves while its brokers are asked may be told twice.
     found = {listing.group_id: listing for listings in outcomes.all().values() for listing in listings}
     return [found[group_id] for group_id in sorted(found)]
@@ -287,7 +286,7 @@ async def _describe_newer(
                 ),
             )
 
-    return await driver.each("DescribeConsumerGroups", group_ids, driver.groups, build, read, deadline)
+    return await driver.each(Call("DescribeConsumerGroups", driver.groups, build, read), group_ids, deadline)
 
 
 def _partitions(assignment: Any) -> frozenset[TopicPartition]:
@@ -326,7 +325,7 @@ async def _classic(
     driver: Driver, group_ids: list[str], with_operations: bool, deadline: Deadline
 ) -> Outcomes[str, ClassicGroupDescription]:
     call = _classic_call(driver, with_operations)
-    return await driver.each(call.what, group_ids, call.route, call.build, call.read, deadline)
+    return await driver.each(call, group_ids, deadline)
 
 
 def _classic_call(driver: Driver, with_operations: bool) -> Call[str, ClassicGroupDescription]:
@@ -479,22 +478,8 @@ async def remove_members_from_consumer_group(
 
     def read(
         node_id: int, keys: list[str], response: LeaveGroupResponse
-    ) -> Iterable[tuple[str, dict[str, KafkaError | None] | KafkaError]]:
+    ) -> Iterable[tuple[str, Parts[str, None] | KafkaError]]:
         check(response.error_code)
         yield group_id, {one.group_instance_id or one.member_id: failure(one.error_code) for one in response.members}
 
-    outcomes: Outcomes[str, None] = Outcomes(driver.world.tasks, "LeaveGroup", members)
-    if members:
-        left = await driver.each("LeaveGroup", [group_id], driver.groups, build, read, deadline)
-        settle_inner(outcomes, left[group_id].error, left[group_id].result() if not left[group_id].error else {})
-    return outcomes
-
-
-def settle_inner(outcomes: Outcomes[Any, Any], error: KafkaError | None, answers: dict[Any, Any]) -> None:
-    """Settle the parts of a group with what its coordinator answered, or with the error of the whole."""
-    if error is not None:
-        outcomes.settle_rest(error)
-        return
-    for key in outcomes.unsettled():
-        missing = UnknownServerError(f"The broker's answer says nothing of {key}")
-        outcomes.settle(key, answers.get(key, missing))
+    return await driver.parts(Call("LeaveGroup", driver.groups, build, read), group_id, members, deadline)

@@ -31,7 +31,9 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 K = TypeVar("K")
-K_contra = TypeVar("K_contra", contravariant=True)
+
+KNOWN_MAX = 10_000
+"""How many coordinators are remembered."""
 
 
 class Places(NamedTuple, Generic[K]):
@@ -224,6 +226,8 @@ class CoordinatorRoute:
                 places.missing[key] = kind(one.error_message or f"{key}: {kind.__doc__}")
             else:
                 self._network.add_node(Node(one.node_id, one.host, one.port))
+                if len(self._known) >= KNOWN_MAX:
+                    self._known.clear()  # they are found again when they are asked for again
                 self._known[key] = one.node_id
 
     def is_retried(self, error: KafkaError) -> bool:

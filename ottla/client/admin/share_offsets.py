@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ottla.client.admin.driver import Call, Driver, by_topic, check, failure, names_of
-from ottla.client.admin.groups import settle_inner
+from ottla.client.admin.driver import Call, Driver, Parts, by_topic, check, failure, names_of
 from ottla.client.admin.outcome import Outcomes
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
@@ -98,8 +97,6 @@ def _offsets(group: DescribeShareGroupOffsetsResponseGroup) -> ShareOffsets | Ka
 def alter_share_group_offsets(
     driver: Driver, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None
 ) -> Outcomes[TopicPartition, None]:
-    deadline = driver.deadline(timeout)
-
     def build(node_id: int, keys: list[str]) -> AlterShareGroupOffsetsRequest:
         return AlterShareGroupOffsetsRequest(
             group_id=group_id,
@@ -119,7 +116,7 @@ def alter_share_group_offsets(
 
     def read(
         node_id: int, keys: list[str], response: AlterShareGroupOffsetsResponse
-    ) -> Iterable[tuple[str, dict[TopicPartition, KafkaError | None] | KafkaError]]:
+    ) -> Iterable[tuple[str, Parts[TopicPartition, None] | KafkaError]]:
         check(response.error_code, response.error_message)
         yield (
             group_id,
@@ -130,18 +127,14 @@ def alter_share_group_offsets(
             },
         )
 
-    async def work(outcomes: Outcomes[TopicPartition, None]) -> None:
-        what = "AlterShareGroupOffsets"
-        done = (await driver.each(what, [group_id], driver.groups, build, read, deadline))[group_id]
-        settle_inner(outcomes, done.error, {} if done.error else done.result())
-
-    return driver.start("AlterShareGroupOffsets", offsets, work)
+    return driver.parts(
+        Call("AlterShareGroupOffsets", driver.groups, build, read), group_id, offsets, driver.deadline(timeout)
+    )
 
 
 def delete_share_group_offsets(
     driver: Driver, group_id: str, topics: Iterable[str], *, timeout: float | None
 ) -> Outcomes[str, None]:
-    deadline = driver.deadline(timeout)
     wanted = names_of(topics)
 
     def build(node_id: int, keys: list[str]) -> DeleteShareGroupOffsetsRequest:
@@ -151,13 +144,10 @@ def delete_share_group_offsets(
 
     def read(
         node_id: int, keys: list[str], response: DeleteShareGroupOffsetsResponse
-    ) -> Iterable[tuple[str, dict[str, KafkaError | None] | KafkaError]]:
+    ) -> Iterable[tuple[str, Parts[str, None] | KafkaError]]:
         check(response.error_code, response.error_message)
         yield group_id, {one.topic_name: failure(one.error_code, one.error_message) for one in response.responses}
 
-    async def work(outcomes: Outcomes[str, None]) -> None:
-        what = "DeleteShareGroupOffsets"
-        done = (await driver.each(what, [group_id], driver.groups, build, read, deadline))[group_id]
-        settle_inner(outcomes, done.error, {} if done.error else done.result())
-
-    return driver.start("DeleteShareGroupOffsets", wanted, work)
+    return driver.parts(
+        Call("DeleteShareGroupOffsets", driver.groups, build, read), group_id, wanted, driver.deadline(timeout)
+    )

@@ -140,7 +140,7 @@ async def list_transactions(
 
     route: Route[int] = driver.node_of(lambda broker: broker, CoordinatorLoadInProgress)
     brokers = await driver.brokers(deadline)
-    outcomes = await driver.each("ListTransactions", brokers, route, build, read, deadline)
+    outcomes = await driver.each(Call("ListTransactions", route, build, read), brokers, deadline)
     listed = [listing for listings in outcomes.all().values() for listing in listings]
     return sorted(listed, key=lambda listing: listing.transactional_id)
 
@@ -225,7 +225,7 @@ async def abort_transaction(driver: Driver, spec: AbortTransactionSpec, *, timeo
                     yield TopicPartition(topic.name, one.partition_index), failure(one.error_code)
 
     outcomes: Outcomes[TopicPartition, None] = await driver.each(
-        "AbortTransaction", [spec.partition], driver.leaders, build, read, driver.deadline(timeout)
+        Call("AbortTransaction", driver.leaders, build, read), [spec.partition], driver.deadline(timeout)
     )
     outcomes.all()
 

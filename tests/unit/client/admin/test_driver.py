@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from ottla.client.admin import (
+    Admin,
     AsyncAdmin,
     AsyncFakeAdmin,
     ConfigResource,
@@ -366,6 +369,27 @@ def test_closing_ends_what_is_under_way() -> None:
         return await outcome
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("backoff_ms", [1, 60_000])
+def test_closing_from_another_thread_ends_the_wait(backoff_ms: int) -> None:
+    """Whether the call waits for a connection just then, or for its next attempt."""
+    admin = Admin(
+        bootstrap_servers="127.0.0.1:1",
+        retry_backoff_ms=backoff_ms,
+        reconnect_backoff_ms=1,
+        retry_backoff_max_ms=60_000,
+    )
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(admin.create_topics, [NewTopic("a", 1, 1)], timeout=120)
+        while not admin.metrics().value("request-total"):
+            time.sleep(0.001)
+        admin.close()
+        try:
+            error = waiting.result(10)["a"].error
+        except ClientClosed as raised:
+            error = raised
+    assert isinstance(error, ClientClosed)
 
 
 def test_a_world_is_that_of_the_running_loop() -> None:
