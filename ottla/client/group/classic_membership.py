@@ -193,6 +193,10 @@ class ClassicMembership(Membership):
     async def _attempt(self) -> Verdict:
         """One way through give up, join, share out, sync and take over; how to go on."""
         try:
+            if self.context.metadata.wants_all:
+                # A new topic that matches a pattern would be found by one member after the other, with a round for
+                # each: whoever joins looks first, so that one round is enough.
+                await self.context.metadata.next_update()
             await self._give_up()
             verdict = await self._join_and_sync()
         except KafkaError as error:
@@ -222,10 +226,7 @@ class ClassicMembership(Membership):
                 await self.hand_over(RebalanceKind.REVOKED, gone, ())
         else:
             topics = set(self.subscription.topics)
-            accepts = self.subscription.accepts
-            gone = frozenset(
-                one for one in self.owned if one.topic not in topics and not (accepts and accepts(one.topic))
-            )
+            gone = frozenset(one for one in self.owned if one.topic not in topics)
             if gone:
                 log.info("[%s] Revoking partitions that are not subscribed to: %s", self.context.name, listed(gone))
                 await self.hand_over(RebalanceKind.REVOKED, gone, self.owned - gone)
@@ -346,7 +347,6 @@ class ClassicMembership(Membership):
 
     async def _take_over(self, data: bytes) -> None:
         """Tell the user what this member has from now on."""
-        assert self.subscription is not None, "only who subscribes is given something"
         member = self.member
         generation_id = member.generation_id
         assignor = self._assignor(member.protocol_name)
@@ -355,9 +355,11 @@ class ClassicMembership(Membership):
         except DecodeError as error:
             raise KafkaError(f"The assignment that the group's leader made cannot be read: {error}") from error
         assigned = frozenset(assignment.partitions)
-        topics, accepts = set(self.subscription.topics), self.subscription.accepts
-        strange = sorted({one.topic for one in assigned if one.topic not in topics})
-        if strange and not (accepts is not None and all(map(accepts, strange))):
+        if self._strange(assigned):
+            # The leader has seen a topic that matches a pattern here as well: this member is about to see it.
+            await self.context.metadata.next_update()
+        strange = self._strange(assigned)
+        if strange:
             self._request_rejoin(f"received assignment has topics that are not subscribed to: {', '.join(strange)}")
             return
         owned = self.owned
@@ -370,6 +372,13 @@ class ClassicMembership(Membership):
         assignor.on_assignment(assignment, generation_id)
         await self.hand_over(RebalanceKind.ASSIGNED, added, assigned)
         self._look_back()
+
+    def _strange(self, assigned: Iterable[TopicPartition]) -> list[str]:
+        """Topics that were assigned and are not subscribed to: the subscription has changed since the member joined."""
+        subscription = self.subscription
+        if subscription is None:
+            return []
+        return sorted({one.topic for one in assigned} - set(subscription.topics))
 
     def _look_back(self) -> None:
         """What has changed since this round began asks for another."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
@@ -72,8 +72,6 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     """Of the broker's kind. A pattern that the client matches is not told: its topics are."""
-    accepts: Callable[[str], bool] | None = field(default=None, compare=False)
-    """With a pattern that the client matches: whether a topic that a classic group's leader assigns belongs to it."""
 
 
 class RebalanceKind(Enum):

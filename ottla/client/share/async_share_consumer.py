@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic
 
 from ottla.client.metrics import MetricValues
 from ottla.client.share.acknowledgements import AcknowledgeType
 from ottla.client.share.core import CommitCallback, ShareCore
-from ottla.client.share.face import CLOSE_TIMEOUT_S, POLL_TIMEOUT_S, Finisher, settings, topics_of
+from ottla.client.share.face import CLOSE_TIMEOUT_S, POLL_TIMEOUT_S, Finisher, K, V, settings, topics_of
 from ottla.errors import KafkaError
 from ottla.records import ConsumerRecord
 from ottla.types import TopicPartition
 from ottla.world import ClientWorld
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class AsyncShareConsumer(Generic[K, V]):

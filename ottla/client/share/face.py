@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.config import ShareConsumerConfig, read_settings
 from ottla.client.errors import RecordDeserialization
 from ottla.client.share.core import CommitCallback, ShareCore, Told
 from ottla.records import ConsumerRecord, RawRecord, with_content
 from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # Without deserializers keys and values are bytes, which a type checker is told by the default (PEP 696).
+    K = TypeVar("K", default=bytes | None)
+    V = TypeVar("V", default=bytes | None)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 log = logging.getLogger(__name__)
 

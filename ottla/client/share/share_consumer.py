@@ -9,13 +9,11 @@ from typing import Any, Generic, TypeVar
 from ottla.client.metrics import MetricValues
 from ottla.client.share.acknowledgements import AcknowledgeType
 from ottla.client.share.core import CommitCallback, ShareCore
-from ottla.client.share.face import CLOSE_TIMEOUT_S, POLL_TIMEOUT_S, Finisher, settings, topics_of
+from ottla.client.share.face import CLOSE_TIMEOUT_S, POLL_TIMEOUT_S, Finisher, K, V, settings, topics_of
 from ottla.errors import KafkaError
 from ottla.records import ConsumerRecord
 from ottla.types import TopicPartition
 
-K = TypeVar("K")
-V = TypeVar("V")
 T = TypeVar("T")
 
 
