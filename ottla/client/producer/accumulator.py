@@ -344,7 +344,9 @@ class Accumulator:
 
     def _count_sticky(self, topic: TopicQueues, batch: ProducerBatch) -> None:
         """A batch of the sticky partition takes no more records: perhaps it is time for another partition."""
-        if self._is_adaptive and topic.partition_count > 1:
+        if topic.partition_count == 1:
+            return
+        if self._is_adaptive:
             queues = [queue for queue in topic.queues if queue.leader >= 0]
             topic.sticky.update_load(
                 [len(queue.batches) for queue in queues],
