@@ -17,7 +17,7 @@ from ottla.client.group.context import GroupContext
 from ottla.client.group.interface import Consumed, GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
 from ottla.client.group.membership import Membership
 from ottla.client.group.poll_watch import PollWatch
-from ottla.client.network import COORDINATOR, Coordinators, Metadata, NetworkClient
+from ottla.client.network import COORDINATOR, Coordinators, Deadline, Metadata, NetworkClient
 from ottla.errors import KafkaError
 from ottla.world import Task
 
@@ -56,6 +56,8 @@ class ConsumerGroup:
             on_late=self._on_late,
         )
         self._commit_due_ms = self._world.clock.monotonic_ms() + config.auto_commit_interval_ms
+        self._leaving: Deadline | None = None
+        """Until when a member that is on its way out may still commit and say so."""
         self._is_closed = False
 
     # The subscription
@@ -63,6 +65,7 @@ class ConsumerGroup:
     def subscribe(self, subscription: Subscription) -> None:
         """Join with this subscription, or tell the group of a changed one. Nothing happens before `on_poll`."""
         self._subscription = subscription
+        self._leaving = None
         if self._membership is not None:
             self._membership.subscribe(subscription)
         self._context.consumed.on_group_event()
@@ -148,8 +151,12 @@ class ConsumerGroup:
 
     async def prepare(self, event: RebalanceEvent, timeout_ms: float | None = None) -> None:
         """Before the listener hears of `event`: commits what was consumed when auto-commit is on. Never raises."""
-        if event.kind is RebalanceKind.REVOKED:
-            await self.auto_commit(self._config.max_poll_interval_ms if timeout_ms is None else timeout_ms)
+        if event.kind is not RebalanceKind.REVOKED:
+            return
+        limit_ms: float = self._config.max_poll_interval_ms
+        if self._leaving is not None:
+            limit_ms = self._leaving.at_most(self._config.request_timeout_ms)
+        await self.auto_commit(limit_ms if timeout_ms is None else min(limit_ms, timeout_ms))
 
     async def auto_commit(self, timeout_ms: float | None) -> None:
         """Commit what was consumed, now, when auto-commit is on: before partitions go, and on close. Never raises."""
@@ -231,8 +238,12 @@ class ConsumerGroup:
 
     # The end
 
-    def begin_leave(self) -> RebalanceEvent | None:
-        """Stop being a member in this process; the event gives up all that is owned."""
+    def begin_leave(self, timeout_ms: float | None = None) -> RebalanceEvent | None:
+        """Stop being a member in this process; the event gives up all that is owned.
+
+        `timeout_ms` is for all of it, from here to the end of `leave`.
+        """
+        self._leaving = Deadline(self._world, timeout_ms)
         self._subscription = None
         if self._choosing is not None:
             self._choosing.cancel()
@@ -255,6 +266,8 @@ class ConsumerGroup:
         if keep_place is None:
             keep_place = self._config.group_instance_id is not None
         reason = "the consumer is being closed" if is_closing else "the consumer unsubscribed from all topics"
+        if self._leaving is not None and timeout_ms is not None:
+            timeout_ms = self._leaving.at_most(timeout_ms)
         try:
             await membership.leave(timeout_ms, keep_place, reason)
         finally:

@@ -197,8 +197,11 @@ class GroupFace(Protocol):
 
     def group_metadata(self) -> GroupMetadata: ...
 
-    def begin_leave(self) -> RebalanceEvent | None:
-        """Stop being a member in this process; the event gives up all that is owned."""
+    def begin_leave(self, timeout_ms: float | None = None) -> RebalanceEvent | None:
+        """Stop being a member in this process; the event gives up all that is owned.
+
+        `timeout_ms` is for all of it, from here to the end of `leave`.
+        """
         ...
 
     async def leave(
