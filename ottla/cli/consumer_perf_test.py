@@ -113,8 +113,7 @@ def command(bootstrap_server: str, with_metrics: bool, output: str, **options: A
         with Consumer[bytes, bytes](settings) as consumer:
             Reading(plan).run(consumer)
             if with_metrics:
-                client_id = str(consumer.config.client_id)
-                print_metrics(consumer.metrics(), "consumer-metrics", client_id, as_json=plan.as_json)
+                print_metrics(consumer.metrics(), as_json=plan.as_json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,17 +303,12 @@ def json_number(value: float) -> float | None:
     return round(value, 4) if math.isfinite(value) else None
 
 
-def print_metrics(
-    metrics: Mapping[MetricName, float] | Mapping[str, float], group: str, client_id: str, *, as_json: bool
-) -> None:
-    """All metrics by group, name and tags, as Kafka's tools print them. Plain names are of `group` and the client."""
-    rows: dict[str, float] = {}
-    for name, value in metrics.items():
-        if isinstance(name, str):
-            rows[f"{group}:{name}:{{client-id={client_id}}}"] = value
-        else:
-            tags = ", ".join(f"{tag}={of}" for tag, of in name.tags)
-            rows[f"{name.group}:{name.name}:{{{tags}}}"] = value
+def print_metrics(metrics: Mapping[MetricName, float], *, as_json: bool) -> None:
+    """All metrics by group, name and tags, as Kafka's tools print them."""
+    rows = {
+        f"{name.group}:{name.name}:{{{', '.join(f'{tag}={of}' for tag, of in name.tags)}}}": value
+        for name, value in metrics.items()
+    }
     if as_json:
         print_json({"kind": "metrics", "metrics": {row: json_number(rows[row]) for row in sorted(rows)}})
         return

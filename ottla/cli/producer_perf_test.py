@@ -146,8 +146,7 @@ def command(bootstrap_server: str | None, with_metrics: bool, output: str, **opt
         try:
             run(producer, plan, values)
             if with_metrics:
-                client_id = str(producer.config.client_id)
-                print_metrics(producer.metrics(), "producer-metrics", client_id, as_json=plan.as_json)
+                print_metrics(producer.metrics(), as_json=plan.as_json)
         except BaseException:
             producer.close(0)  # interrupted or failed: what is left is of no use
             raise
