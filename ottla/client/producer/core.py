@@ -143,6 +143,7 @@ class ProducerCore:
         )
         """Records are bytes, and nobody looks at them: nothing has to be prepared."""
         self.is_closed = False
+        self._is_abandoned = False
 
     def _connect_manager(self, manager: TransactionManager) -> None:
         accumulator, sender = self.accumulator, self.sender
@@ -408,8 +409,10 @@ class ProducerCore:
             log.warning("[%s] The transaction could not be ended while closing: %s", self.name, error)
 
     def abandon(self) -> None:
-        """End at once: what is under way fails with `ClientClosed`."""
-        self.is_closed = True
+        """End at once: what is under way fails with `ClientClosed`. A second call does nothing."""
+        if self._is_abandoned:
+            return
+        self.is_closed = self._is_abandoned = True
         closed = ClientClosed("the producer was closed before the record was written")
         self.accumulator.close()
         if self.driver is not None:
@@ -419,10 +422,19 @@ class ProducerCore:
         self.sender.close(closed)
         self.metadata.close()
         self.network.close()
-        for closing in (self.config.partitioner_class, *self.config.interceptor_classes):
-            close = getattr(closing, "close", None)
+        config = self.config
+        for part in (
+            *config.interceptor_classes,
+            config.key_serializer,
+            config.value_serializer,
+            config.partitioner_class,
+        ):
+            close = getattr(part, "close", None)
             if close is not None:
-                close()
+                try:
+                    close()
+                except Exception:
+                    log.exception("[%s] %r could not be closed", self.name, part)
 
 
 def _offset_commit(offset: Any) -> OffsetCommit:

@@ -134,7 +134,7 @@ class Sender:
         self.on_progress: Callable[[], None] = lambda: None
         """Called when batches have ended, or the manager may have something to ask."""
         self.touched: list[PartitionQueue] = []
-        """Queues that got a new batch, for a transaction that must know of them."""
+        """Queues that got a new batch, for a transaction that must know of them. Under the accumulator's mutex."""
         metadata.on_update.append(self._on_metadata)
 
     @property
@@ -187,7 +187,8 @@ class Sender:
     def note_partitions(self) -> None:
         """Let the transaction know of the partitions that records were appended to."""
         if self._manager is not None and self.touched:
-            touched, self.touched = self.touched, []
+            with self._accumulator.mutex:
+                touched, self.touched = self.touched, []
             for queue in touched:
                 self._manager.add_partition(queue.partition)
 
@@ -517,8 +518,8 @@ class Sender:
     # Giving up
 
     def _set_expiry_timer(self, now_ms: int) -> None:
-        oldest = next(iter(self._accumulator.incomplete), None)
-        if oldest is None:
+        left = self._accumulator.oldest()
+        if not left:
             return
 
         def due() -> None:
@@ -526,7 +527,7 @@ class Sender:
             self._expire()
             self.run()
 
-        left_ms = oldest.created_ms + self._delivery_timeout_ms - now_ms
+        left_ms = left[0].created_ms + self._delivery_timeout_ms - now_ms
         self._expiry_timer = self._world.tasks.later(max(left_ms, 0) + 1, due)
 
     def _expire(self) -> None:
