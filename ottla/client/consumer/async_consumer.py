@@ -467,7 +467,7 @@ class AsyncConsumer(Generic[K, V]):
         group = self._core.group
         if group is None:
             return
-        event = group.begin_leave()
+        event = self._core.begin_leave()
         error: Exception | None = None
         if event is not None:
             try:

@@ -401,6 +401,16 @@ class ConsumerCore:
                 state.is_held = True
         await self.group.prepare(event)
 
+    def begin_leave(self) -> RebalanceEvent | None:
+        """Stop being a member; the event gives up all that is assigned."""
+        assert self.group is not None, "only a group can be left"
+        event = self.group.begin_leave()
+        if event is None and self.subscription.is_by_group and self.subscription.partitions:
+            # The group has not heard yet that the last event was carried out, and takes nothing back.
+            partitions = tuple(self.subscription.partitions)
+            event = RebalanceEvent(RebalanceKind.REVOKED, partitions, (), self.world.tasks.promise())
+        return event
+
     def put_back(self, event: RebalanceEvent) -> None:
         """The caller was stopped before the listener heard of `event`: the next poll begins with it again."""
         assert self.group is not None, "only a group makes events"

@@ -115,7 +115,7 @@ class Consumer(Generic[K, V]):
             self.unsubscribe()
             return
         self._settle()
-        self._loop.call(lambda: self._core.subscribe(choice))
+        self._do(lambda: self._core.subscribe(choice))
         self._listener = told
 
     def unsubscribe(self) -> None:
@@ -123,7 +123,7 @@ class Consumer(Generic[K, V]):
         self._core.check_open()
         self._settle()
         self._leave(self.config.default_api_timeout_ms)
-        self._loop.call(self._core.forget_subscription)
+        self._do(self._core.forget_subscription)
         self._listener = None
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
@@ -134,7 +134,7 @@ class Consumer(Generic[K, V]):
         if not wanted:
             self.unsubscribe()
             return
-        self._loop.call(lambda: self._core.assign(wanted))
+        self._do(lambda: self._core.assign(wanted))
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read now."""
@@ -209,7 +209,7 @@ class Consumer(Generic[K, V]):
         def take() -> pa.RecordBatch | None:
             made = maker.make(core.take_batches(POLL_BYTES))
             if made.rest:
-                self._loop.call(lambda: core.rewind(made.rest))
+                self._do(lambda: core.rewind(made.rest))
             if made.error is not None:
                 raise made.error
             return made.batch
@@ -242,7 +242,7 @@ class Consumer(Generic[K, V]):
         return records
 
     def _give_back(self, records: list[Any], *, is_final: bool) -> None:
-        self._loop.call(lambda: self._core.buffer.give_back(records, is_final=is_final))
+        self._do(lambda: self._core.buffer.give_back(records, is_final=is_final))
 
     def __iter__(self) -> Consumer[K, V]:
         return self
@@ -278,6 +278,13 @@ class Consumer(Generic[K, V]):
         except LoopClosed:
             raise ClientClosed("This consumer has already been closed.") from None
 
+    def _do(self, work: Callable[[], T]) -> T:
+        """What `work` returns on the loop's thread."""
+        try:
+            return self._loop.call(work)
+        except LoopClosed:
+            raise ClientClosed("This consumer has already been closed.") from None
+
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """A call that waits, and that `wakeup` ends."""
         try:
@@ -297,9 +304,7 @@ class Consumer(Generic[K, V]):
         """Carry out changes of the assignment, and tell of commits that have ended."""
         core = self._core
         while core.group is not None and (core.group.events or core.group.commits.completions):
-            to_do: Completion | RebalanceEvent | None = self._loop.call(
-                lambda: core.next_completion() or core.next_event()
-            )
+            to_do: Completion | RebalanceEvent | None = self._do(lambda: core.next_completion() or core.next_event())
             if isinstance(to_do, RebalanceEvent):
                 self._carry_out(to_do)
             elif to_do is not None:
@@ -314,7 +319,7 @@ class Consumer(Generic[K, V]):
         try:
             self._tell(event)
         finally:
-            self._loop.call(lambda: self._core.end_event(event))
+            self._do(lambda: self._core.end_event(event))
 
     def _tell(self, event: RebalanceEvent) -> None:
         listener = self._listener
@@ -335,21 +340,21 @@ class Consumer(Generic[K, V]):
         """Read on from this offset with the next poll."""
         self._core.check_open()
         self._settle()
-        self._loop.call(lambda: self._core.seek(TopicPartition(*partition), offset))
+        self._do(lambda: self._core.seek(TopicPartition(*partition), offset))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read these, or all, from their first records on; where that is will be known with the next poll."""
         self._core.check_open()
         self._settle()
         wanted = None if partitions is None else partitions_of(partitions)
-        self._loop.call(lambda: self._core.seek_by(wanted, TO_BEGINNING))
+        self._do(lambda: self._core.seek_by(wanted, TO_BEGINNING))
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read of these, or of all, what is written from now on."""
         self._core.check_open()
         self._settle()
         wanted = None if partitions is None else partitions_of(partitions)
-        self._loop.call(lambda: self._core.seek_by(wanted, TO_END))
+        self._do(lambda: self._core.seek_by(wanted, TO_END))
 
     def seek_to_time(
         self, timestamp: int, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
@@ -373,12 +378,12 @@ class Consumer(Generic[K, V]):
         self._core.check_open()
         self._settle()
         wanted = partitions_of(partitions)
-        self._loop.call(lambda: self._core.set_paused(wanted, True))
+        self._do(lambda: self._core.set_paused(wanted, True))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self._core.check_open()
         wanted = partitions_of(partitions)
-        self._loop.call(lambda: self._core.set_paused(wanted, False))
+        self._do(lambda: self._core.set_paused(wanted, False))
 
     def paused(self) -> set[TopicPartition]:
         return {partition for partition, state in self._core.subscription.partitions.items() if state.is_paused}
@@ -445,7 +450,7 @@ class Consumer(Generic[K, V]):
         self._core.check_open()
         self._settle()
         wanted = offsets_of(offsets)
-        self._loop.call(lambda: self._core.commit_async(wanted, callback))
+        self._do(lambda: self._core.commit_async(wanted, callback))
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -456,21 +461,21 @@ class Consumer(Generic[K, V]):
 
     def group_metadata(self) -> GroupMetadata:
         """Who this consumer is in its group: what `send_offsets_to_transaction` wants."""
-        return self._loop.call(self._core.group_metadata)
+        return self._do(self._core.group_metadata)
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group share out anew with the next poll."""
         group = self._core.need_group()
-        self._loop.call(lambda: group.enforce_rebalance(reason))
+        self._do(lambda: group.enforce_rebalance(reason))
 
     def _run_completions(self) -> None:
         self._finisher.tell_commits()
-        while (completion := self._loop.call(self._core.next_completion)) is not None:
+        while (completion := self._do(self._core.next_completion)) is not None:
             completion()
 
     def metrics(self) -> MetricValues:
         """What this consumer measures, under Kafka's names: `metrics().value("records-consumed-total")`."""
-        return self._core.metrics.snapshot() if self._core.is_closed else self._loop.call(self._core.metrics.snapshot)
+        return self._core.metrics.snapshot() if self._core.is_closed else self._do(self._core.metrics.snapshot)
 
     # Ending
 
@@ -483,7 +488,7 @@ class Consumer(Generic[K, V]):
         group = self._core.group
         if group is None:
             return
-        event = self._loop.call(group.begin_leave)
+        event = self._do(self._core.begin_leave)
         error: Exception | None = None
         if event is not None:
             try:
@@ -509,7 +514,7 @@ class Consumer(Generic[K, V]):
             self._leave(deadline.at_most(timeout * 1000), leave_group=leave_group)
             self._run_completions()
         finally:
-            self._loop.call(core.close)
+            self._do(core.close)
             self._loop.close()
             self._finisher.close()
 

@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it has no __all__
 
 from ottla.client import AsyncConsumer, Consumer
 from ottla.types import TopicPartition
@@ -85,9 +85,10 @@ def write(
     timestamp: int | None = None,
     step_ms: int = 0,
     settings: Mapping[str, Any] | None = None,
+    patience_s: float = PATIENCE_S,
 ) -> int:
     """Write values with another client than ours, so that both do not make the same mistake; how many."""
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 5, **(settings or {})})
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "enable.idempotence": True, **(settings or {})})
     count = 0
     for value in values:
         when = 0 if timestamp is None else timestamp + count * step_ms
@@ -95,7 +96,7 @@ def write(
         count += 1
         if count % 1000 == 0:
             producer.poll(0)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(patience_s) == 0
     return count
 
 

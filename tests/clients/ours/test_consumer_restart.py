@@ -51,7 +51,7 @@ def test_a_restart_costs_time_and_no_record(face: str, node: BrokerProcess | Ser
                 topic,
                 numbers(100, len(written)),
                 partition=partition,
-                settings={"enable.idempotence": True},
+                patience_s=80,
             )
             written.extend(range(100))
 

@@ -126,3 +126,26 @@ def test_what_a_call_raises_reaches_its_caller_whatever_it_is() -> None:
                 await asyncio.wait_for(consumer._core.interruptible(fails()), 5)
 
     asyncio.run(main())
+
+
+def test_who_closes_right_after_an_assignment_is_told_that_it_ends() -> None:
+    """The group hears a moment later that an event was carried out; a close in that moment forgot the listener, and
+    with it the last commit."""
+
+    async def main() -> list[tuple[str, list[TopicPartition]]]:
+        told: list[tuple[str, list[TopicPartition]]] = []
+        async with AsyncConsumer(bootstrap_servers=NOBODY, group_id="g") as consumer:
+            await consumer.subscribe(
+                "a",
+                on_assigned=lambda partitions: told.append(("assigned", partitions)),
+                on_revoked=lambda partitions: told.append(("revoked", partitions)),
+            )
+            group = consumer._core.group
+            assert group is not None
+            done = asyncio.get_running_loop().create_future()
+            group.events.append(RebalanceEvent(RebalanceKind.ASSIGNED, (A0,), (A0,), done))
+            await consumer.poll(0)
+            await consumer.close(0.1)
+        return told
+
+    assert asyncio.run(main()) == [("assigned", [A0]), ("revoked", [A0])]
