@@ -14,7 +14,7 @@ from typing import Any
 from ottla.client.errors import KafkaTimeout
 from ottla.client.network.cluster import Node
 from ottla.client.network.network_client import COORDINATOR, Build, NetworkClient, Request
-from ottla.client.network.waiting import Deadline
+from ottla.client.network.waiting import Deadline, within
 from ottla.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator, UnsupportedVersion, error_class
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.world import Promise
@@ -84,8 +84,7 @@ class Coordinators:
             # Should nobody wait for it any more when it fails, that is no news.
             asked.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._send(kind, key, asked, deadline.at_most(self._network.config.request_timeout_ms))
-        node_id: int = await asked
-        return node_id
+        return await within(self._world, asked, None, "the coordinator")
 
     def _send(self, kind: CoordinatorKind, key: str, asked: Promise[int], timeout_ms: float) -> None:
         def make(version: int) -> FindCoordinatorRequest:

@@ -12,11 +12,13 @@ T = TypeVar("T")
 
 
 async def within(world: ClientWorld, waited_for: Promise[T], timeout_ms: float | None, what: str) -> T:
-    """The promise's value, or `KafkaTimeout` saying `what` after `timeout_ms`; the promise stays as it is then."""
-    if timeout_ms is None or waited_for.done():
-        value: T = await waited_for
-        return value
-    told: Promise[Any] = world.tasks.promise()
+    """The promise's value, or `KafkaTimeout` saying `what` after `timeout_ms`; the promise stays as it is then.
+
+    Who is cancelled meanwhile stops waiting, and the promise is not cancelled with it: others may wait for it too.
+    """
+    if waited_for.done():
+        return waited_for.result()
+    told: Promise[bool] = world.tasks.promise()
 
     def settle(_: Any) -> None:
         if not told.done():
@@ -27,11 +29,15 @@ async def within(world: ClientWorld, waited_for: Promise[T], timeout_ms: float |
             told.set_result(False)
 
     waited_for.add_done_callback(settle)
-    timer = world.tasks.later(max(timeout_ms, 0), time_out)
+    timer = None if timeout_ms is None else world.tasks.later(max(timeout_ms, 0), time_out)
     try:
         is_there = await told
+    except BaseException:
+        _forget(waited_for)
+        raise
     finally:
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
     if not is_there:
         _forget(waited_for)
         raise KafkaTimeout(f"{what} took longer than {timeout_ms:g} ms")

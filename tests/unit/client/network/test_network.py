@@ -310,6 +310,20 @@ def test_a_coordinator_is_asked_for_once_by_many_and_again_when_it_has_moved() -
     run(cluster, main)
 
 
+def test_one_who_stops_waiting_for_a_coordinator_does_not_stop_the_others() -> None:
+    cluster = VirtualCluster(15)
+    cluster.meddle = lambda broker, request: Meddling(delay_ms=500)
+
+    async def main(client: Client) -> None:
+        find = client.coordinators.find
+        one, other = (client.world.tasks.spawn(find(CoordinatorKind.GROUP, "g", 5000), "find") for _ in range(2))
+        await client.world.tasks.sleep_ms(300)
+        one.cancel()
+        assert await other == 1
+
+    run(cluster, main)
+
+
 def test_a_coordinator_that_is_not_there_is_given_up_in_time_with_the_reason() -> None:
     cluster = VirtualCluster(14)
 
