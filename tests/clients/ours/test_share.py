@@ -17,7 +17,7 @@ import pytest
 
 from ottla.client import AcknowledgeType, AsyncShareConsumer, ConsumerRecord, ShareConsumer, TopicPartition
 from ottla.client.errors import ClientClosed, IllegalState, RecordDeserialization, Wakeup
-from ottla.errors import KafkaError
+from ottla.errors import InvalidRecordState, KafkaError
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.timeout(120)
 QUICK = {
     "group.share.heartbeat.interval.ms": "200",
     "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.min.record.lock.duration.ms": "1000",
     "group.share.assignment.interval.ms": "0",
     "share.coordinator.state.topic.num.partitions": "3",
 }
@@ -47,14 +48,18 @@ EXPLICIT = {"share_acknowledgement_mode": "explicit"}
 def make_group(address: str, topic: str) -> str:
     """A share group that reads its topics from the beginning."""
     group = f"share-{topic}"
-    setting = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+    set_group(address, group, "share.auto.offset.reset", "earliest")
+    return group
+
+
+def set_group(address: str, group: str, name: str, value: str) -> None:
+    setting = AlterableConfig(name=name, config_operation=0, value=value)
     request = IncrementalAlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=[setting])]
     )
     with RawClient(port_of(address)) as client:
         (answer,) = client.send(request, 1, IncrementalAlterConfigsResponse).responses
         assert answer.error_code == 0, answer
-    return group
 
 
 def share_consumer(address: str, group: str, **more: Any) -> AsyncShareConsumer[Any, Any]:
@@ -296,6 +301,54 @@ def test_a_share_consumer_that_polls_too_late_is_out_and_comes_back(address: str
             write(address, topic, 4, partitions=1, start=4)
             again = {record.offset for record in await read(consumer, 4)}
             assert again >= {4, 5, 6, 7}
+
+    asyncio.run(story())
+
+
+def test_a_share_consumer_that_subscribes_to_something_else_reads_that(address: str, place: tuple[str, str]) -> None:
+    topic, group = place
+    other = make_topic(address, "shared-other", 1)
+    write(address, topic, 4, partitions=2)
+    write(address, other, 3, partitions=1)
+
+    async def story() -> None:
+        async with share_consumer(address, group) as consumer:
+            await consumer.subscribe(topic)
+            assert {record.topic for record in await read(consumer, 4)} == {topic}
+            await consumer.subscribe([other])
+            assert {record.topic for record in await read(consumer, 3)} == {other}
+            await consumer.unsubscribe()
+            assert consumer.subscription() == set()
+            with pytest.raises(IllegalState, match="not subscribed"):
+                await consumer.poll(0)
+            await consumer.subscribe([topic, other])
+            again = await read(consumer, 3)
+            assert offsets(again) == [(0, 2), (1, 2), (2, 2)]  # they were not acknowledged before it left
+            await consumer.commit()
+            write(address, topic, 2, partitions=2, start=4)
+            assert {record.topic for record in await read(consumer, 2)} == {topic}
+
+    asyncio.run(story())
+
+
+def test_acknowledging_too_late_is_told_and_the_record_comes_again(address: str) -> None:
+    """The lock has run out, and another member has the record."""
+    topic = make_topic(address, "shared-late", 1)
+    group = make_group(address, topic)
+    set_group(address, group, "share.record.lock.duration.ms", "1000")
+    write(address, topic, 3, partitions=1)
+
+    async def story() -> None:
+        async with share_consumer(address, group, **EXPLICIT) as slow, share_consumer(address, group) as quick:
+            await slow.subscribe(topic)
+            records = await read(slow, 3)
+            await quick.subscribe(topic)
+            assert offsets(await read(quick, 3)) == [(0, 2), (1, 2), (2, 2)]
+            for record in records:
+                slow.acknowledge(record)
+            (answer,) = (await slow.commit()).values()
+            assert isinstance(answer, InvalidRecordState)
+            assert await quick.commit() == {TopicPartition(topic, 0): None}
 
     asyncio.run(story())
 
