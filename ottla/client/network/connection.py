@@ -163,7 +163,7 @@ class Connection:
     def _time_out(self, correlation_id: int, api_key: int, timeout_ms: float) -> None:
         name = APIS[api_key].name
         self.fail(
-            RequestTimedOut(f"{name} (correlation id {correlation_id}) was not answered within {timeout_ms:g} ms")
+            RequestTimedOut(f"{name} (correlation id {correlation_id}) was not answered within {timeout_ms:.0f} ms")
         )
 
     # In

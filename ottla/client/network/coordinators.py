@@ -68,9 +68,8 @@ class Coordinators:
                 delay_ms = self._network.retry_backoff.delay_ms(failures)
                 left_ms = deadline.left_ms
                 if left_ms is not None and left_ms <= delay_ms:
-                    raise KafkaTimeout(
-                        f"The coordinator of {kind.name.lower()} {key} was not found within {timeout_ms:g} ms: {error}"
-                    ) from error
+                    what = f"The coordinator of {kind.name.lower()} {key}"
+                    raise KafkaTimeout(f"{what} was not found within {timeout_ms:.0f} ms: {error}") from error
                 if failures & (failures + 1) == 0:
                     log.info("[%s] The coordinator of %s %s is not available yet (attempt %d): %s", self._network.name,
                              kind.name.lower(), key, failures + 1, error)  # fmt: skip

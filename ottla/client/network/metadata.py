@@ -126,7 +126,7 @@ class Metadata:
                 await within(self._world, self.next_update(), left_ms, "an update")
             except KafkaTimeout:
                 what = f"Topic {topic}" if partition is None or info is None else f"Partition {partition} of {topic}"
-                raise KafkaTimeout(f"{what} not present in metadata after {timeout_ms:g} ms.") from None
+                raise KafkaTimeout(f"{what} not present in metadata after {timeout_ms:.0f} ms.") from None
 
     # Asking
 

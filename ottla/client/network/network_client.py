@@ -23,9 +23,16 @@ from ottla.client.errors import ClientClosed, NoBroker
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Node
 from ottla.client.network.connection import ApiVersions, Connection, OnAnswer
-from ottla.errors import InvalidConfig, KafkaError, NetworkException, RequestTimedOut, UnsupportedVersion
+from ottla.errors import (
+    InvalidConfig,
+    InvalidRequest,
+    KafkaError,
+    NetworkException,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from ottla.net import ReceiveBuffer
-from ottla.wire import APIS, Message
+from ottla.wire import APIS, EncodeError, Message
 from ottla.world import ClientWorld, Promise, Stream, StreamHandler, Timer
 
 log = logging.getLogger(__name__)
@@ -279,7 +286,7 @@ class Peer:
         def time_out() -> None:
             if pending in self._pending:
                 self._pending.remove(pending)
-                reason = f"not connected to {self.node} within {timeout_ms:g} ms"
+                reason = f"not connected to {self.node} within {timeout_ms:.0f} ms"
                 on_answer(None, RequestTimedOut(f"{_name(request)} was not sent: {reason}"))
 
         timer = self._world.tasks.later(timeout_ms, time_out)
@@ -304,7 +311,12 @@ class Peer:
                 self._throttled_until_ms = self._world.clock.monotonic_ms() + throttle_ms
             on_answer(response, error)
 
-        connection.send(*made, timeout_ms, answered)
+        try:
+            connection.send(*made, timeout_ms, answered)
+        except (EncodeError, UnsupportedVersion) as error:
+            # Nothing of it was sent: the version cannot carry what was asked for, or it was no request at all.
+            told = error if isinstance(error, KafkaError) else InvalidRequest(str(error))
+            on_answer(None, told)
 
     def _make(self, versions: ApiVersions, request: Request) -> tuple[Message, int] | KafkaError:
         if isinstance(request, Build):

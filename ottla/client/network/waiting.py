@@ -40,7 +40,7 @@ async def within(world: ClientWorld, waited_for: Promise[T], timeout_ms: float |
             timer.cancel()
     if not is_there:
         _forget(waited_for)
-        raise KafkaTimeout(f"{what} took longer than {timeout_ms:g} ms")
+        raise KafkaTimeout(f"{what} took longer than {timeout_ms:.0f} ms")
     return waited_for.result()
 
 

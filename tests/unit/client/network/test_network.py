@@ -11,7 +11,7 @@ from ottla.client.config.common import CommonConfig
 from ottla.client.errors import ClientClosed, KafkaTimeout
 from ottla.client.network import Build, CoordinatorKind, Coordinators, Metadata, NetworkClient, Node
 from ottla.client.network.network_client import bootstrap_nodes
-from ottla.errors import InvalidConfig, NetworkException, RequestTimedOut, UnsupportedVersion
+from ottla.errors import InvalidConfig, InvalidRequest, NetworkException, RequestTimedOut, UnsupportedVersion
 from ottla.types import TopicPartition
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -88,6 +88,25 @@ def test_a_request_in_no_common_version_is_refused_without_asking() -> None:
 
     run(cluster, main)
     assert only(cluster.requests, "Metadata") == []
+
+
+def test_a_request_that_its_version_cannot_carry_fails_and_does_not_hang() -> None:
+    cluster = VirtualCluster(16, broker_count=1, versions={"ListOffsets": (1, 1)})
+
+    async def main(client: Client) -> None:
+        request = offsets_of("a")
+        request.isolation_level = 1
+        for _ in range(2):  # while there is no connection, and once there is
+            with pytest.raises(UnsupportedVersion, match="isolation_level"):
+                await client.network.send(-1, request)
+        request = offsets_of("a")
+        request.topics[0].name = 7  # type: ignore[assignment]
+        with pytest.raises(InvalidRequest):
+            await client.network.send(-1, request)
+        # And the connection is as good as before.
+        assert (await client.network.send(-1, offsets_of("a"))).topics
+
+    run(cluster, main)
 
 
 def test_a_request_that_is_not_answered_fails_in_time_and_ends_the_connection() -> None:
