@@ -19,6 +19,7 @@ from ottla.cli.tool import (
     Refused,
     Tool,
     bootstrap_option,
+    complete_groups,
     complete_topics,
     output_option,
     print_json,
@@ -46,7 +47,12 @@ COLUMNS = (
 @click.option("--include", metavar="REGEX", help="Read the topics whose names match.")
 @click.option("--num-records", metavar="COUNT", type=int, help="How many records to read.")
 @click.option("--messages", metavar="COUNT", type=int, help="The old name of --num-records.")
-@click.option("--group", metavar="GROUP", help="The consumer group. [default: perf-consumer- and a random number]")
+@click.option(
+    "--group",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="The consumer group. [default: perf-consumer- and a random number]",
+)
 @click.option(
     "--from-latest", is_flag=True, help="Where the group has no offset, read what is written from now on, not all."
 )
