@@ -17,7 +17,7 @@ from ottla.client.group.context import GroupContext
 from ottla.client.group.interface import Consumed, GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
 from ottla.client.group.membership import Membership
 from ottla.client.group.poll_watch import PollWatch
-from ottla.client.network import COORDINATOR, Coordinators, Deadline, Metadata, NetworkClient
+from ottla.client.network import COORDINATOR, ApiVersions, Coordinators, Deadline, Metadata, NetworkClient
 from ottla.errors import KafkaError
 from ottla.world import Task
 
@@ -182,26 +182,33 @@ class ConsumerGroup:
             self._become(protocol)
 
     async def _ask(self) -> None:
-        """What the broker can."""
+        """What the broker can: the coordinator, or whoever of the cluster has told."""
         try:
-            node_id = await self._context.find(None)
+            versions = await self._versions()
         except KafkaError as error:
             self._context.fail(error)
             return
         finally:
             self._choosing = None
-        network = self._context.network
-        versions = network.versions(node_id, COORDINATOR) or network.versions(node_id)
-        if versions is None:
-            ready = [one for one in network.nodes if network.versions(one) is not None]
-            versions = network.versions(ready[0]) if ready else None
         has_it = (
-            versions is not None
-            and versions.usable(CONSUMER_GROUP_HEARTBEAT_KEY) is not None
-            and versions.features.get(GROUP_VERSION, 0) >= 1
+            versions.usable(CONSUMER_GROUP_HEARTBEAT_KEY) is not None and versions.features.get(GROUP_VERSION, 0) >= 1
         )
         if self._subscription is not None and self._membership is None and not self._is_closed:
             self._become("consumer" if has_it else "classic")
+
+    async def _versions(self) -> ApiVersions:
+        network = self._context.network
+        failures = 0
+        while True:
+            node_id = await self._context.find(None)
+            told = [network.versions(node_id, COORDINATOR), *map(network.versions, [node_id, *network.nodes])]
+            for versions in told:
+                if versions is not None:
+                    return versions
+            # Who has told where the coordinator is has gone since.
+            await self._world.tasks.sleep_ms(network.retry_backoff.delay_ms(failures))
+            network.connect(node_id, COORDINATOR)
+            failures += 1
 
     def _become(self, protocol: str) -> None:
         assert self._subscription is not None, "only who subscribes becomes a member"
