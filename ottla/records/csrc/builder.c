@@ -405,7 +405,7 @@ builder_append(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
 
 /* (validity or None, offsets, data, null_count); the column is empty afterwards. */
 static PyObject *
-binary_release(const State *state, BinaryColumn *column, int64_t rows)
+binary_release(State *state, BinaryColumn *column, int64_t rows)
 {
     PyObject *validity = NULL, *offsets = NULL, *data = NULL, *result = NULL;
     int64_t null_count = column->null_count;
@@ -442,7 +442,7 @@ binary_release(const State *state, BinaryColumn *column, int64_t rows)
 
 /* The six arguments of columns.Columns. */
 static PyObject *
-builder_release(const State *state, ColumnBuilder *builder)
+builder_release(State *state, ColumnBuilder *builder)
 {
     PyObject *fields = PyTuple_New(6);
     if (fields == NULL) {

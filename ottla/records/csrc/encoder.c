@@ -325,7 +325,7 @@ static PyObject *
 encoder_encode(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
 {
     const RowEncoder *encoder = (RowEncoder *)self;
-    const State *state = PyType_GetModuleState(Py_TYPE(self));
+    State *state = PyType_GetModuleState(Py_TYPE(self));
     int64_t start, stop, size_max;
     if (arg_count != 4) {
         return PyErr_Format(PyExc_TypeError, "encode takes 4 arguments, not %zd", arg_count);
@@ -377,7 +377,7 @@ static PyObject *
 encoder_partitions(PyObject *self, PyObject *argument)
 {
     const RowEncoder *encoder = (RowEncoder *)self;
-    const State *state = PyType_GetModuleState(Py_TYPE(self));
+    State *state = PyType_GetModuleState(Py_TYPE(self));
     int64_t partition_count;
     if (get_int64(argument, &partition_count) < 0) {
         return NULL;
@@ -473,7 +473,7 @@ PyDoc_STRVAR(group_rows_doc,
 static PyObject *
 group_rows(PyObject *module, PyObject *const *args, Py_ssize_t arg_count)
 {
-    const State *state = PyModule_GetState(module);
+    State *state = PyModule_GetState(module);
     int64_t group_count;
     if (arg_count != 2) {
         return PyErr_Format(PyExc_TypeError, "group_rows takes 2 arguments, not %zd", arg_count);

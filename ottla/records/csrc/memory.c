@@ -2,12 +2,25 @@
 
 #include "native.h"
 
+static Block
+spares_remove(Spares *spares, int index)
+{
+    Block block = spares->blocks[index];
+    spares->count--;
+    spares->bytes -= block.capacity;
+    memmove(&spares->blocks[index], &spares->blocks[index + 1], (size_t)(spares->count - index) * sizeof block);
+    return block;
+}
+
 static void
 spares_put(Spares *spares, uint8_t *data, size_t capacity)
 {
-    if (capacity < SPARE_SIZE_MIN || spares->count == SPARE_COUNT_MAX || capacity > SPARE_BYTES_MAX - spares->bytes) {
+    if (capacity < SPARE_SIZE_MIN || capacity > SPARE_BYTES_MAX) {
         PyMem_RawFree(data);
         return;
+    }
+    while (spares->count == SPARE_COUNT_MAX || spares->bytes > SPARE_BYTES_MAX - capacity) {
+        PyMem_RawFree(spares_remove(spares, 0).data); /* what has waited longest */
     }
     spares->blocks[spares->count++] = (Block){data, capacity};
     spares->bytes += capacity;
@@ -25,13 +38,22 @@ spares_take(Spares *spares, size_t size)
             best = index;
         }
     }
-    if (best < 0) {
-        return (Block){NULL, 0};
+    return best < 0 ? (Block){NULL, 0} : spares_remove(spares, best);
+}
+
+/* The size of a new block that has to hold `size` bytes: one of a few, so that it fits the next one, too. What is not
+ * touched of it costs nothing. */
+static size_t
+block_size(size_t size)
+{
+    if (size < SPARE_SIZE_MIN || size > SPARE_BYTES_MAX) {
+        return size;
     }
-    Block block = spares->blocks[best];
-    spares->blocks[best] = spares->blocks[--spares->count];
-    spares->bytes -= block.capacity;
-    return block;
+    size_t step = SPARE_SIZE_MIN / 4;
+    while (step * 8 <= size) {
+        step *= 2;
+    }
+    return (size + step - 1) / step * step; /* four sizes between a power of two and the next */
 }
 
 void
@@ -65,6 +87,7 @@ heap_grow(Heap *heap, size_t more, Spares *spares)
             return 0;
         }
     }
+    capacity = block_size(capacity);
     uint8_t *data = PyMem_RawRealloc(heap->data, capacity);
     if (data == NULL) {
         return -1;
@@ -144,13 +167,17 @@ view_of(const State *state, uint8_t *data, Py_ssize_t size, size_t capacity, int
 }
 
 PyObject *
-heap_release(const State *state, Heap *heap)
+heap_release(State *state, Heap *heap)
 {
-    if (heap->capacity / 2 > heap->size || heap->capacity < SPARE_SIZE_MIN) {
-        /* What was reserved and not used goes back. A smaller block may not be had: then the larger one will do. */
+    if (heap->data == NULL || heap->capacity / 2 > heap->size) {
+        /* A block that is mostly empty is better used by another. A smaller one may not be had: then it has to do. */
         size_t size = heap->size == 0 ? 1 : heap->size;
-        uint8_t *data = PyMem_RawRealloc(heap->data, size);
+        uint8_t *data = PyMem_RawMalloc(size);
         if (data != NULL) {
+            if (heap->size > 0) {
+                memcpy(data, heap->data, heap->size);
+            }
+            spares_put(&state->spares, heap->data, heap->capacity);
             heap->data = data;
             heap->capacity = size;
         }
@@ -181,7 +208,8 @@ take_memory(PyObject *module, PyObject *argument)
     Block block = spares_take(&state->spares, (size_t)size);
     if (block.data == NULL) {
         /* Cleared: what was never used may hold what someone else in this process has let go of. */
-        block = (Block){PyMem_RawCalloc(1, size == 0 ? 1 : (size_t)size), (size_t)size};
+        size_t capacity = block_size((size_t)size);
+        block = (Block){PyMem_RawCalloc(1, capacity == 0 ? 1 : capacity), capacity};
         if (block.data == NULL) {
             return PyErr_NoMemory();
         }

@@ -21,7 +21,7 @@ typedef struct {
 } Block;
 
 typedef struct {
-    Block blocks[SPARE_COUNT_MAX];
+    Block blocks[SPARE_COUNT_MAX]; /* in the order in which they came */
     int count;
     size_t bytes;
 } Spares;

@@ -64,7 +64,7 @@ typedef struct {
 PyObject *raise_fault(const State *state, const Fault *fault);
 
 /* A view of what the heap holds; the heap is empty afterwards. NULL with an exception, and the heap as it was. */
-PyObject *heap_release(const State *state, Heap *heap);
+PyObject *heap_release(State *state, Heap *heap);
 
 /* --- the parts --- */
 
