@@ -84,6 +84,14 @@ class TopicQueues:
         self.used_ms = 0
 
 
+class BufferFull(Exception):
+    """There is no memory for a new batch now: `needed` bytes must be waited for."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
 class Waiting:
     """One who waits for memory: told when what it needs is set aside for it."""
 
@@ -163,13 +171,13 @@ class Accumulator:
         headers: Sequence[Header],
         on_delivery: OnDelivery | None,
         granted: Waiting | None = None,
-    ) -> Delivery | int:
-        """Put a record behind those of its partition. Without memory for a new batch, the bytes it would take."""
+    ) -> Delivery:
+        """Put a record behind those of its partition; `BufferFull` where there is no memory for a new batch."""
         # Acquired by hand: a `with` costs a fifth of the whole call.
         self._acquire()
         try:
             if self.refusal is not None:
-                raise self.refusal
+                raise self.refusal.with_traceback(None)
             is_sticky = False
             if partition < 0:
                 if key is None or self._ignore_keys:
@@ -213,7 +221,7 @@ class Accumulator:
         headers: Sequence[Header],
         on_delivery: OnDelivery | None,
         granted: Waiting | None,
-    ) -> Delivery | int:
+    ) -> Delivery:
         key_size = NO_SIZE if key is None else len(key)
         value_size = NO_SIZE if value is None else len(value)
         upper_bound = HEADER_SIZE + RECORD_OVERHEAD_MAX + max(key_size, 0) + max(value_size, 0)
@@ -226,7 +234,7 @@ class Accumulator:
             self.memory_free += granted.granted_bytes - needed
             granted.granted_bytes = 0
         elif needed > self.memory_free or (self.waiting and granted is None):
-            return needed
+            raise BufferFull(needed)
         else:
             self.memory_free -= needed
         now_ms = self._monotonic_ms()
@@ -254,19 +262,19 @@ class Accumulator:
 
     def append_section(
         self, queue: PartitionQueue, encoded: EncodedSection, granted: Waiting | None = None
-    ) -> ProducerBatch | int:
-        """Put a section of encoded records behind those of the partition, as a batch of its own. Without memory for
-        it, the bytes it would take."""
+    ) -> ProducerBatch:
+        """Put a section of encoded records behind those of the partition, as a batch of its own; `BufferFull` where
+        there is no memory for it."""
         with self.mutex:
             if self.refusal is not None:
-                raise self.refusal
+                raise self.refusal.with_traceback(None)
             section = encoded.section
             needed = HEADER_SIZE + len(section)
             self.check_size(needed)
             if granted is not None and granted.granted_bytes >= needed:
                 granted.granted_bytes -= needed
             elif needed > self.memory_free or (self.waiting and granted is None):
-                return needed
+                raise BufferFull(needed)
             else:
                 self.memory_free -= needed
             batch = ProducerBatch(

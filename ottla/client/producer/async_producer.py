@@ -7,18 +7,19 @@ awaited for the record's fate, or left alone.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ottla.client.config import ProducerConfig, read_settings
 from ottla.client.errors import BufferExhausted, FatalProducerError, IllegalState, KafkaTimeout, SerializationError
 from ottla.client.metrics import MetricValues
-from ottla.client.network import PartitionInfo, within
-from ottla.client.producer.accumulator import Waiting
+from ottla.client.network import Deadline, PartitionInfo, within
+from ottla.client.producer.accumulator import ANY_PARTITION, BufferFull, Waiting
 from ottla.client.producer.bulk import BulkDelivery
-from ottla.client.producer.core import GroupMetadata, Prepared, ProducerCore, ProducerRecord
+from ottla.client.producer.core import GroupMetadata, ProducerCore, ProducerRecord
 from ottla.client.producer.delivery import Delivery, OnDelivery, RecordMetadata
 from ottla.errors import KafkaError
 from ottla.records import Header
@@ -28,6 +29,8 @@ from ottla.world.threads import running_world
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 
 class AsyncProducer:
@@ -46,9 +49,10 @@ class AsyncProducer:
         core = self._core
         core.accumulator.wake = lambda: world.tasks.soon(core.sender.run)
         self._topics = core.accumulator.topics
+        self._fast = self._topics if core.is_plain else {}
+        """The topics whose records need nothing done to them before they are appended."""
         self._append = core.accumulator.append
         self._now_ms = world.clock.now_ms
-        self._is_plain = core.is_plain
 
     @property
     def config(self) -> ProducerConfig:
@@ -69,18 +73,18 @@ class AsyncProducer:
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
         """Hand a record over; the delivery can be awaited. Raises at once what is wrong with the record itself."""
-        queues = self._topics.get(topic)
-        if self._is_plain and queues is not None and partition is None and timestamp_ms is None:
+        queues = self._fast.get(topic)
+        if queues is not None and partition is None and timestamp_ms is None:
             try:
-                appended = self._append(queues, -1, self._now_ms(), key, value, headers, on_delivery)
-            except (KafkaError, TypeError, ValueError) as error:
-                raise self._refused(topic, error) from error
-            if appended.__class__ is Delivery:
-                return appended
+                return self._append(queues, ANY_PARTITION, self._now_ms(), key, value, headers, on_delivery)
+            except BufferFull:
+                pass  # then wait for memory, below
+            except (KafkaError, TypeError) as error:
+                self._refuse(topic, error)
         try:
             return await self._send_slowly(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-        except (KafkaError, TypeError) as error:
-            raise self._refused(topic, error) from error
+        except KafkaError as error:
+            self._refuse(topic, error)
 
     async def _send_slowly(
         self,
@@ -101,45 +105,56 @@ class AsyncProducer:
         if queues is None or (partition is not None and partition >= queues.partition_count):
             queues = await core.find_topic(topic, partition)
         prepared = core.prepare(queues, value, key, partition, timestamp_ms, headers, on_delivery)
-        appended = self._append(*prepared)
-        if isinstance(appended, Delivery):
-            return appended
-        return await self._wait_for_memory(prepared, appended)
+        try:
+            return await self._when_there_is_memory(partial(self._append, *prepared))
+        except TypeError as error:
+            raise not_bytes(topic, error) from error
 
-    async def _wait_for_memory(self, prepared: Prepared, needed: int) -> Delivery:
-        async with self._memory(needed) as waiting:
-            appended = self._append(*prepared, waiting)
-        assert isinstance(appended, Delivery), "what was granted is enough"
-        return appended
+    async def _when_there_is_memory(self, append: Callable[[Waiting | None], T]) -> T:
+        """What `append` returns, after waiting for memory up to `max.block.ms` where it needs some."""
+        try:
+            return append(None)
+        except BufferFull as full:
+            needed = full.needed
+        max_block_ms = self._core.config.max_block_ms
+        deadline = Deadline(self._core.world, max_block_ms)
+        while True:
+            async with self._memory(needed, deadline) as waiting:
+                if waiting is None:
+                    raise no_memory(needed, max_block_ms)
+                try:
+                    return append(waiting)
+                except BufferFull as full:  # it needs more by now than it was granted
+                    needed = full.needed
 
     @asynccontextmanager
-    async def _memory(self, needed: int) -> AsyncIterator[Waiting]:
-        """Wait for memory, up to `max.block.ms`; what is not used of it goes back."""
+    async def _memory(self, needed: int, deadline: Deadline) -> AsyncIterator[Waiting | None]:
+        """Stand in line for memory; None when none came in time. What is not used of it goes back."""
         core = self._core
-        max_block_ms = core.config.max_block_ms
         promise = core.world.tasks.promise()
 
         def tell() -> None:
             if not promise.done():
                 promise.set_result(None)
 
-        waiting = core.accumulator.wait_for_memory(needed, tell)
         started_ms = core.world.clock.monotonic_ms()
+        waiting = core.accumulator.wait_for_memory(needed, tell)
         try:
             try:
-                await within(core.world, promise, max_block_ms, "memory")
+                await within(core.world, promise, deadline.left_ms, "memory")
+                granted: Waiting | None = waiting
             except KafkaTimeout:
-                raise no_memory(needed, max_block_ms) from None
-            yield waiting
+                granted = None
+            yield granted
         finally:
             core.accumulator.stop_waiting(waiting)
             core.measured.waited_for_memory((core.world.clock.monotonic_ms() - started_ms) * 1_000_000)
 
-    def _refused(self, topic: str, error: Exception) -> Exception:
-        refusal = as_refusal(topic, error)
-        if isinstance(refusal, KafkaError):
-            self._core.note_error(topic, refusal)
-        return refusal
+    def _refuse(self, topic: str, error: KafkaError | TypeError) -> NoReturn:
+        """Raise why a record was not taken, after everybody knows of it who must."""
+        refusal = not_bytes(topic, error) if isinstance(error, TypeError) else error
+        self._core.note_error(topic, refusal)
+        raise refusal
 
     async def send_and_wait(
         self,
@@ -167,14 +182,10 @@ class AsyncProducer:
         try:
             for encoded in core.arrow_sections(queues, rows):
                 queue = queues.queues[encoded.partition]
-                appended = core.accumulator.append_section(queue, encoded)
-                if isinstance(appended, int):
-                    async with self._memory(appended) as waiting:
-                        appended = core.accumulator.append_section(queue, encoded, waiting)
-                assert not isinstance(appended, int), "what was granted is enough"
-                batches.append(appended)
+                append = partial(core.accumulator.append_section, queue, encoded)
+                batches.append(await self._when_there_is_memory(append))
         except KafkaError as error:
-            raise self._refused(topic, error) from error
+            self._refuse(topic, error)
         return BulkDelivery(batches)
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -258,11 +269,9 @@ def check_record(partition: int | None, timestamp_ms: int | None) -> None:
         raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative or None.")
 
 
-def as_refusal(topic: str, error: Exception) -> Exception:
-    """What to raise for a record that was not taken."""
-    if isinstance(error, TypeError):
-        return SerializationError(f"a key and a value are bytes or None where no serializer is set ({topic}): {error}")
-    return error
+def not_bytes(topic: str, error: TypeError) -> SerializationError:
+    """What a key or a value that is no bytes gets, where no serializer makes it some."""
+    return SerializationError(f"a key and a value are bytes or None where no serializer is set ({topic}): {error}")
 
 
 def no_memory(needed: int, max_block_ms: int) -> BufferExhausted:

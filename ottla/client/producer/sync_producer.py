@@ -7,20 +7,20 @@ number of threads may use one producer. Callbacks run on the client's thread and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ottla.client.config import ProducerConfig, read_settings
 from ottla.client.errors import ClientClosed, FatalProducerError, IllegalState
 from ottla.client.metrics import MetricValues
-from ottla.client.network import PartitionInfo
-from ottla.client.producer.accumulator import Waiting
-from ottla.client.producer.async_producer import as_refusal, check_record, no_memory
+from ottla.client.network import Deadline, PartitionInfo
+from ottla.client.producer.accumulator import ANY_PARTITION, BufferFull, Waiting
+from ottla.client.producer.async_producer import check_record, no_memory, not_bytes
 from ottla.client.producer.bulk import BulkDelivery
-from ottla.client.producer.core import GroupMetadata, Prepared, ProducerCore, ProducerRecord
+from ottla.client.producer.core import GroupMetadata, ProducerCore, ProducerRecord
 from ottla.client.producer.delivery import Delivery, OnDelivery, RecordMetadata
 from ottla.client.producer.guard import Parked
 from ottla.errors import KafkaError
@@ -30,6 +30,8 @@ from ottla.world.threads import LoopClosed, LoopThread
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 
 class Producer:
@@ -47,9 +49,10 @@ class Producer:
             raise
         core.accumulator.wake = self._wake
         self._topics = core.accumulator.topics
+        self._fast = self._topics if core.is_plain else {}
+        """The topics whose records need nothing done to them before they are appended."""
         self._append = core.accumulator.append
         self._now_ms = loop.world.clock.now_ms
-        self._is_plain = core.is_plain
 
     def _wake(self) -> None:
         self._loop.post(self._core.sender.run)
@@ -80,18 +83,18 @@ class Producer:
 
         Waits up to `max.block.ms` for metadata or memory; raises what is wrong with the record itself.
         """
-        queues = self._topics.get(topic)
-        if self._is_plain and queues is not None and partition is None and timestamp_ms is None:
+        queues = self._fast.get(topic)
+        if queues is not None and partition is None and timestamp_ms is None:
             try:
-                appended = self._append(queues, -1, self._now_ms(), key, value, headers, on_delivery)
-            except (KafkaError, TypeError, ValueError) as error:
-                raise self._refused(topic, error) from error
-            if appended.__class__ is Delivery:
-                return appended
+                return self._append(queues, ANY_PARTITION, self._now_ms(), key, value, headers, on_delivery)
+            except BufferFull:
+                pass  # then wait for memory, below
+            except (KafkaError, TypeError) as error:
+                self._refuse(topic, error)
         try:
             return self._send_slowly(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-        except (KafkaError, TypeError) as error:
-            raise self._refused(topic, error) from error
+        except KafkaError as error:
+            self._refuse(topic, error)
 
     def _send_slowly(
         self,
@@ -112,42 +115,51 @@ class Producer:
         if queues is None or (partition is not None and partition >= queues.partition_count):
             queues = self._run(core.find_topic(topic, partition))
         prepared = core.prepare(queues, value, key, partition, timestamp_ms, headers, on_delivery)
-        appended = self._append(*prepared)
-        if isinstance(appended, Delivery):
-            return appended
-        return self._wait_for_memory(prepared, appended)
+        try:
+            return self._when_there_is_memory(partial(self._append, *prepared))
+        except TypeError as error:
+            raise not_bytes(topic, error) from error
 
-    def _wait_for_memory(self, prepared: Prepared, needed: int) -> Delivery:
-        with self._memory(needed) as waiting:
-            appended = self._append(*prepared, waiting)
-        assert isinstance(appended, Delivery), "what was granted is enough"
-        return appended
+    def _when_there_is_memory(self, append: Callable[[Waiting | None], T]) -> T:
+        """What `append` returns, after waiting for memory up to `max.block.ms` where it needs some."""
+        try:
+            return append(None)
+        except BufferFull as full:
+            needed = full.needed
+        self._check_may_block()
+        max_block_ms = self._core.config.max_block_ms
+        deadline = Deadline(self._loop.world, max_block_ms)
+        while True:
+            with self._memory(needed, deadline) as waiting:
+                if waiting is None:
+                    raise no_memory(needed, max_block_ms)
+                try:
+                    return append(waiting)
+                except BufferFull as full:  # it needs more by now than it was granted
+                    needed = full.needed
 
     @contextmanager
-    def _memory(self, needed: int) -> Iterator[Waiting]:
-        """Wait for memory, up to `max.block.ms`; what is not used of it goes back."""
-        self._check_may_block()
+    def _memory(self, needed: int, deadline: Deadline) -> Iterator[Waiting | None]:
+        """Stand in line for memory; None when none came in time. What is not used of it goes back."""
         accumulator = self._core.accumulator
-        max_block_ms = self._core.config.max_block_ms
         parked = Parked()
-        waiting = accumulator.wait_for_memory(needed, parked.tell)
         clock_ms = self._loop.world.clock.monotonic_ms
         started_ms = clock_ms()
+        waiting = accumulator.wait_for_memory(needed, parked.tell)
         try:
-            if not parked.wait(max_block_ms / 1000):
-                raise no_memory(needed, max_block_ms)
-            yield waiting
+            yield waiting if parked.wait((deadline.left_ms or 0.0) / 1000) else None
         finally:
             accumulator.stop_waiting(waiting)
             waited_ns = (clock_ms() - started_ms) * 1_000_000
             self._loop.post(lambda: self._core.measured.waited_for_memory(waited_ns))
 
-    def _refused(self, topic: str, error: Exception) -> Exception:
-        refusal = as_refusal(topic, error)
-        if isinstance(refusal, KafkaError) and not self._core.is_closed:
-            # Before this returns: a transaction must not be committed without the record.
+    def _refuse(self, topic: str, error: KafkaError | TypeError) -> NoReturn:
+        """Raise why a record was not taken, after everybody knows of it who must: a transaction must not be committed
+        without the record."""
+        refusal = not_bytes(topic, error) if isinstance(error, TypeError) else error
+        if not self._core.is_closed:
             self._call(partial(self._core.note_error, topic, refusal))
-        return refusal
+        raise refusal
 
     def send_and_wait(
         self,
@@ -173,14 +185,10 @@ class Producer:
         try:
             for encoded in core.arrow_sections(queues, rows):
                 queue = queues.queues[encoded.partition]
-                appended = core.accumulator.append_section(queue, encoded)
-                if isinstance(appended, int):
-                    with self._memory(appended) as waiting:
-                        appended = core.accumulator.append_section(queue, encoded, waiting)
-                assert not isinstance(appended, int), "what was granted is enough"
-                batches.append(appended)
+                append = partial(core.accumulator.append_section, queue, encoded)
+                batches.append(self._when_there_is_memory(append))
         except KafkaError as error:
-            raise self._refused(topic, error) from error
+            self._refuse(topic, error)
         return BulkDelivery(batches)
 
     def flush(self, timeout: float | None = None) -> None:

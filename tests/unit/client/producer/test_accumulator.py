@@ -10,7 +10,7 @@ import pytest
 
 from ottla.client.errors import ClientClosed
 from ottla.client.network import Cluster, Node, PartitionInfo, TopicInfo
-from ottla.client.producer.accumulator import Accumulator, PartitionQueue
+from ottla.client.producer.accumulator import Accumulator, BufferFull, PartitionQueue
 from ottla.client.producer.delivery import Delivery
 from ottla.errors import LeaderNotAvailable, MessageTooLarge, UnknownTopicOrPartition
 from ottla.records import HEADER_SIZE, Codec, batches, partition_of
@@ -202,7 +202,9 @@ def test_those_who_wait_for_memory_are_served_in_turn_and_nothing_lingers_meanwh
     made = Made(10, linger_ms=1000)
     for partition in range(10):
         assert isinstance(made.append(partition=partition), Delivery)
-    needed = made.append(bytes(150), partition=0)
+    with pytest.raises(BufferFull) as caught:
+        made.append(bytes(150), partition=0)
+    needed = caught.value.needed
     assert needed == HEADER_SIZE + 21 + 150
     told: list[str] = []
     first = made.accumulator.wait_for_memory(needed, lambda: told.append("first"))
@@ -213,7 +215,8 @@ def test_those_who_wait_for_memory_are_served_in_turn_and_nothing_lingers_meanwh
     assert told == []
     made.accumulator.forget(made.accumulator.take(made.topic.queues[1]))
     assert told == ["first"]
-    assert isinstance(made.append(partition=2), int)
+    with pytest.raises(BufferFull):
+        made.append(partition=3)
     assert isinstance(made.append(bytes(150), partition=0, granted=first), Delivery)
     made.accumulator.stop_waiting(first)
     made.accumulator.stop_waiting(second)
