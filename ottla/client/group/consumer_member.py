@@ -98,6 +98,10 @@ class ConsumerMember:
         return self.is_in_group and self._sent.subscription not in (None, self.subscription)
 
     @property
+    def has_nothing(self) -> bool:
+        return not self.target.partitions
+
+    @property
     def is_reconciled(self) -> bool:
         return self.current == self.target
 

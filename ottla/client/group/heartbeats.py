@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 FIRST_INTERVAL_MS = 5_000
 """Until the coordinator tells its own."""
+HURRY_MS, HURRIES_MAX = 100, 5
+"""A member that has joined and got nothing asks again soon, a few times: coordinators share out a moment after they
+have answered the join, and a consumer would otherwise begin only an interval later."""
 
 
 class MemberState(Enum):
@@ -90,6 +93,11 @@ class BeatingMember(Protocol):
     @property
     def must_heartbeat_now(self) -> bool: ...
 
+    @property
+    def has_nothing(self) -> bool:
+        """Whether nothing is assigned to it."""
+        ...
+
     def heartbeat_request(self) -> Build: ...
 
     def on_heartbeat(self, response: Any, joins: int, /) -> BeatVerdict: ...
@@ -117,12 +125,14 @@ class Heartbeats:
         self._interval_ms: float = FIRST_INTERVAL_MS
         self._task: Task[None] | None = None
         self._number = 0
+        self._hurries = 0
         self._alarm: Promise[None] | None = None
 
     def beat(self) -> None:
         """Begin, or send the next one now."""
         if self._task is None:
             self._number += 1
+            self._hurries = 0
             name = f"[{self._coordination.name}] heartbeats"
             self._task = self._world.tasks.spawn(self._beating(self._number), name)
         else:
@@ -182,7 +192,11 @@ class Heartbeats:
     async def _rest(self) -> None:
         """Until the next heartbeat is due."""
         alarm = self._alarm = self._world.tasks.promise()
-        timer = self._world.tasks.later(self._interval_ms, lambda: None if alarm.done() else alarm.set_result(None))
+        wait_ms = self._interval_ms
+        if self._member.has_nothing and self._hurries < HURRIES_MAX:
+            wait_ms = min(wait_ms, HURRY_MS * 2.0**self._hurries)
+            self._hurries += 1
+        timer = self._world.tasks.later(wait_ms, lambda: None if alarm.done() else alarm.set_result(None))
         try:
             await alarm
         finally:

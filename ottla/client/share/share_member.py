@@ -38,6 +38,10 @@ class ShareMember:
     def must_heartbeat_now(self) -> bool:
         return self.state is MemberState.JOINING or (self.is_in_group and self._sent_topics not in (None, self.topics))
 
+    @property
+    def has_nothing(self) -> bool:
+        return not self.target
+
     def subscribe(self, topics: tuple[str, ...]) -> None:
         self.topics = topics
 
