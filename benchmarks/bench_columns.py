@@ -1,6 +1,6 @@
 """The loops that touch every record, each compiled beside its twin in plain Python, and Arrow in and out around them.
 
-Time a record, in batches of 150 records of a 10-byte key and 100 bytes of value, uncompressed. The copy of the 110
+CPU time a record, in batches of 150 records of a 10-byte key and 100 bytes of value, uncompressed. The copy of the 110
 bytes is part of it. Where csrc is not compiled, the plain figure stands alone.
 """
 
@@ -39,14 +39,14 @@ def compiled() -> Any:
 
 
 def beside_plain(bench: Bench, work: Callable[[Any], object], count: int, *, note: str = "") -> Result:
-    """Seconds a record of one call of `work`, which handles `count` records, in each build."""
+    """CPU seconds a record of one call of `work`, which handles `count` records, in each build."""
 
     def seconds(build: Any, times: int) -> float:
         def many() -> None:
             for _ in range(times):
                 work(build)
 
-        return bench.measure(many).best_s / (times * count)
+        return bench.measure(many).best_cpu_s / (times * count)
 
     native = compiled()
     plain = seconds(PLAIN, 1)
@@ -184,7 +184,7 @@ def fetch_to_arrow(bench: Bench) -> Result:
             header = (batch.record_count, batch.base_offset, batch.base_timestamp)
             decode(batch.data[61:], *header, None, "topic", 3, 7, start)
 
-    return bench.compare(as_arrow, as_records).each(count, rival="decode_records")
+    return bench.compare(as_arrow, as_records).each(count, rival="decode_records", cpu=True)
 
 
 @benchmark("columns", "pyarrow.RecordBatch to batches")
@@ -199,7 +199,7 @@ def arrow_to_sections(bench: Bench) -> Result:
     def work() -> None:
         assert sum(section.record_count for section in ArrowRows(rows, now_ms=0).sections(12, size_max=16_384))
 
-    return Result(bench.measure(work).best_s / rows.num_rows, Unit.SECONDS)
+    return Result(bench.measure(work).best_cpu_s / rows.num_rows, Unit.SECONDS)
 
 
 @benchmark("columns", "JSON values to typed columns")
@@ -218,4 +218,4 @@ def json_values(bench: Bench) -> Result:
     values = pa.array(texts, pa.binary())
     decoder = JsonValues(pa.schema([("id", pa.int64()), ("name", pa.string()), ("total", pa.float64())]))
     comparison = bench.compare(lambda: decoder.decode(values), lambda: [json.loads(text) for text in texts], rounds=3)
-    return comparison.each(len(texts), rival="json.loads")
+    return comparison.each(len(texts), rival="json.loads", cpu=True)
