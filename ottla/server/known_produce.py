@@ -1,8 +1,9 @@
 """Produce requests that begin like one before them: what their first bytes say is known, and is not decoded again.
 
-A producer sends the same request over and over; nothing but its correlation id and its records are new. Everything
-between these two is a key of a table here, which tells the partition and the answer. That follows from those bytes and
-from nothing else, so it cannot become wrong: whether the partition is there and led here is looked up every time.
+Producers send the same request over and over; nothing but its correlation id and its records are new. What comes
+before the records, from the end of the header on, is a key of a table here, which tells the partition and the answer.
+That follows from those bytes and from nothing else, so it cannot become wrong: whether the partition is there and led
+here is looked up every time.
 
 Promises: `serve` appends and answers what `handlers.produce` would, byte for byte, or it declines and has changed
 nothing. It declines what is not everyday: several partitions, a transaction, replicas to wait for, a batch that breaks
@@ -33,22 +34,25 @@ from ottla.wire.messages.produce import (
 FIRST_VERSION = 9
 """The first with lengths of one byte and with tags: in older ones the bytes lie elsewhere."""
 TOPIC_ID_VERSION = 13
-KNOWN_MAX = 1024
-HEAD_SIZE_MAX = 512
-"""A client id and a topic's name that take more are not remembered."""
+KNOWN_MAX = 8192
+"""Heads that are remembered of one version: a few hundred bytes each. There is about one a partition."""
+NAME_SIZE_MAX = 126
+"""Of a topic: the size of a longer name takes two bytes, and all else lies elsewhere."""
 
-_HEAD_START = 8
-"""Behind API key, version and correlation id."""
-_NAME_SIZE_AT = 8
-"""The size of a topic's name, plus 1: in the body, behind no transactional id, acks, time-out and a count of topics."""
-_BEHIND_NAME = 13
-"""What else of a body comes before the size of the records: with the above, a count of partitions and an index."""
-_HEAD_WITH_ID = 29
+_CLIENT_ID_START = 10
+"""Behind API key, version, correlation id and the client id's own size."""
+_NAME_SIZE_AT = 9
+"""The size of a topic's name, plus 1: behind the header's end, no transactional id, acks, time-out and a count of
+topics."""
+_BEHIND_NAME = 14
+"""What else comes before the size of the records: with the above, a count of partitions and an index."""
+_HEAD_WITH_ID = 30
 """The same all in one where the topic has an id."""
 _NO_RECORDS = 4
 """Records that are null, and the ends of partition, topic and request, which have no tags."""
 _ENDS = bytes(3)
 
+_SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
 _OFFSETS = struct.Struct(">qqq")
 """Of an answer: base offset, append time, log start."""
@@ -80,12 +84,14 @@ class KnownProduce:
         self.has_met_another = False
         """Whether there was a request since `learn` that began otherwise."""
 
-    def serve(self, frame: memoryview, position: int, correlation_id: int, out: bytearray) -> int:
+    def serve(self, frame: memoryview, id_size: int, correlation_id: int, out: bytearray) -> int:
         """Append what the request brings and put the answer behind `out`; returns its size, or 0 when it declines.
 
-        `position` is where the request's body begins, if its header has no tags.
+        `id_size` is the size of the client id, as the header tells it.
         """
         size = len(frame)
+        # The last byte of the header, which says that it has no tags; it is part of the key.
+        position = _CLIENT_ID_START + id_size if id_size > 0 else _CLIENT_ID_START
         if self._has_id:
             end = position + _HEAD_WITH_ID
         elif position + _NAME_SIZE_AT < size:
@@ -94,9 +100,14 @@ class KnownProduce:
             return 0
         if end + HEADER_SIZE > size:
             return 0
-        known = self._known.get(bytes(frame[_HEAD_START:end]))
+        known = self._known.get(bytes(frame[position:end]))
         if known is None:
             self.has_met_another = True
+            return 0
+        if id_size > 0:
+            if not bytes(frame[_CLIENT_ID_START:position]).isascii():
+                return 0  # it may not be text at all
+        elif id_size < -1:
             return 0
         topic, index, answer, offsets_at = known
         replicas = self._replicas
@@ -131,21 +142,28 @@ class KnownProduce:
         stats.bytes_in += stop - start
         at = len(out)
         out += answer
-        _CORRELATION_ID.pack_into(out, at + 4, correlation_id)
+        _CORRELATION_ID.pack_into(out, at + _SIZE.size, correlation_id)
         _OFFSETS.pack_into(out, at + offsets_at, first_offset, NO_TIMESTAMP, log.log_start_offset)
         return len(answer)
 
     def learn(self, frame: memoryview, position: int, request: ProduceRequest, response: ProduceResponse) -> None:
-        """Remember the head of a request that was answered the long way, if it is one that `serve` could answer."""
+        """Remember the head of a request that was answered the long way, if it is one that `serve` could answer.
+
+        `position` is where its body begins.
+        """
         self.has_met_another = False
         topics = request.topic_data
-        if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks == 0 or position > HEAD_SIZE_MAX:
+        if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks == 0:
             return
-        topic, answered = topics[0], response.responses[0]
+        topic = topics[0]
         index = topic.partition_data[0].index
-        if answered.partition_responses[0].error_code or self._is_internal(topic):
+        if (
+            response.responses[0].partition_responses[0].error_code
+            or len(topic.name) > NAME_SIZE_MAX
+            or self._is_internal(topic, index)
+        ):
             return
-        head = encode(
+        body = encode(
             ProduceRequest(
                 None,
                 request.acks,
@@ -153,25 +171,22 @@ class KnownProduce:
                 [TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(index, None)])],
             ),
             self._version,
-        )[:-_NO_RECORDS]
-        end = position + len(head)
+        )
+        head = b"\0" + body[:-_NO_RECORDS]
         # Byte for byte, because a length may be written in more bytes than it needs, and then all else lies elsewhere.
-        if frame[position:end] != head or frame[position - 1] or end - _HEAD_START > HEAD_SIZE_MAX:
+        if frame[position - 1 : position - 1 + len(head)] != head:
             return
         marked = PartitionProduceResponse(index, 0, *_OFFSETS.unpack(_MARK))
-        body = encode(
-            ProduceResponse([TopicProduceResponse(topic.name, topic.topic_id, [marked])]),
-            self._version,
+        answer = self._response_head + encode(
+            ProduceResponse([TopicProduceResponse(topic.name, topic.topic_id, [marked])]), self._version
         )
-        answer = self._response_head + body
-        answer = struct.pack(">i", len(answer) - 4) + answer[4:]
+        answer = _SIZE.pack(len(answer) - _SIZE.size) + answer[_SIZE.size :]
         if len(self._known) >= KNOWN_MAX:
-            self._known.clear()
-        self._known[bytes(frame[_HEAD_START:end])] = _Known(
-            topic.topic_id if self._has_id else topic.name, index, answer, answer.rindex(_MARK)
-        )
+            del self._known[next(iter(self._known))]
+        self._known[head] = _Known(topic.topic_id if self._has_id else topic.name, index, answer, answer.rindex(_MARK))
 
-    def _is_internal(self, topic: TopicProduceData) -> bool:
+    def _is_internal(self, topic: TopicProduceData, index: int) -> bool:
         """To these only some may write, which is the handler's to judge."""
         table = self._replicas.by_id.get(topic.topic_id) if self._has_id else self._replicas.by_name.get(topic.name)
-        return any(one.topic in INTERNAL_TOPICS for one in (table or {}).values())
+        partition = None if table is None else table.get(index)
+        return partition is None or partition.topic in INTERNAL_TOPICS

@@ -285,7 +285,7 @@ class Session:
         metrics = route.metrics
         known = route.known
         if known is not None and not self._waiting:
-            sent = known.serve(frame, 11 + id_size if id_size > 0 else 11, correlation_id, self._out)
+            sent = known.serve(frame, id_size, correlation_id, self._out)
             if sent:
                 metrics.requests += 1
                 metrics.sizes[size.bit_length()] += 1
