@@ -14,6 +14,8 @@ from ottla import __version__
 # name -> (module, one line of help). The module holds a click command named `command`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "configs": ("ottla.cli.configs", "Show and change settings of topics, brokers, groups, clients and users."),
+    "console-consumer": ("ottla.cli.console_consumer", "Print the records of topics."),
+    "console-producer": ("ottla.cli.console_producer", "Write lines as records."),
     "consumer-groups": ("ottla.cli.consumer_groups", "Show consumer groups, their lag, and set their offsets."),
     "consumer-perf-test": ("ottla.cli.consumer_perf_test", "Measure how fast records are read."),
     "delete-records": ("ottla.cli.delete_records", "Delete the records before an offset."),

@@ -208,13 +208,6 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
-def print_table(header: list[str], rows: list[list[str]]) -> None:
-    """Columns of the width of what is in them, as Kafka's tools align them: a space between, none trimmed."""
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    for row in [header, *rows]:
-        click.echo(" ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)))
-
-
 # Names as Java has them
 
 _JAVA_NAMES = {

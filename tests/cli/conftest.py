@@ -40,13 +40,25 @@ class Done(NamedTuple):
     err: str
 
 
+def text(data: bytes) -> str:
+    """What was printed, which need not be UTF-8."""
+    return data.decode(errors="surrogateescape")
+
+
 Run = Callable[..., Done]
 """`run("topics", "--list")`: the broker's address is added, `at=` is another; `stdin=` is what it reads."""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(settings={"auto.create.topics.enable": "false"}) as running:
+    # Records of tests have timestamps of long ago, and a slow test may see retention at work.
+    settings = {
+        "auto.create.topics.enable": "false",
+        "log.retention.ms": "-1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+    }
+    with Cluster(settings=settings) as running:
         yield running
 
 
@@ -68,7 +80,7 @@ def ottla(cluster: Cluster) -> Run:
     def run(tool: str, *arguments: str, stdin: str | bytes = b"", at: str = "") -> Done:
         words = [tool, "--bootstrap-server", at or cluster.bootstrap_servers, *arguments]
         done = CliRunner().invoke(main, words, input=stdin, catch_exceptions=False)
-        return Done(done.exit_code, done.stdout_bytes.decode(), done.stderr_bytes.decode())
+        return Done(done.exit_code, text(done.stdout_bytes), text(done.stderr_bytes))
 
     return run
 
@@ -87,12 +99,13 @@ def kafka(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             source = tmp_path_factory.mktemp("stdin") / "in"
             source.write_bytes(stdin.encode() if isinstance(stdin, str) else stdin)
             words = [CLASSES[tool], str(source), "--bootstrap-server", at or cluster.bootstrap_servers, *arguments]
+            assert not any(set(word) & set("\t\n") for word in words), "they are between the words and the commands"
             given.write(("\t".join(words) + "\n").encode())
             given.flush()
             head = printed.readline().split()
             assert len(head) == 3, "the JVM has ended"
             code, out_size, err_size = map(int, head)
-            return Done(code, printed.read(out_size).decode(), printed.read(err_size).decode())
+            return Done(code, text(printed.read(out_size)), text(printed.read(err_size)))
 
         yield run
         given.close()

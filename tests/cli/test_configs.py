@@ -85,16 +85,21 @@ def test_quotas_and_passwords_are_changed_and_shown_as_by_kafka(ottla: Run, kafk
         ["--describe", "--user", "alice", "--client", "app"],
         ["--describe", "--entity-type", "users", "--entity-type", "clients"],
         ["--describe", "--entity-type", "ips"],
-        ["--alter", "--user", "alice", "--delete-config", "producer_byte_rate"],
         ["--alter", "--user", "alice", "--add-config", "SCRAM-SHA-512=[password=secret]"],
         ["--alter", "--user", "alice", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=se=cret]"],
         ["--alter", "--user", "carol", "--add-config", "SCRAM-SHA-256=[password=x]"],
         ["--describe", "--user", "alice"],
         ["--describe", "--user", "carol"],
-        ["--alter", "--user", "alice", "--delete-config", "SCRAM-SHA-256"],
-        ["--describe", "--user", "alice"],
     ):  # fmt: skip
         assert same(ottla, kafka, *arguments, at=kafka_broker)
+    for run, mechanism, quota in (
+        (ottla, "SCRAM-SHA-256", "producer_byte_rate"),
+        (kafka, "SCRAM-SHA-512", "consumer_byte_rate"),
+    ):
+        for name in (mechanism, quota):
+            done = run("configs", "--alter", "--user", "alice", "--delete-config", name, at=kafka_broker)
+            assert (done.code, done.out) == (0, "Completed updating config for user alice.\n")
+        same(ottla, kafka, "--describe", "--user", "alice", at=kafka_broker)
     for arguments in (
         ["--alter", "--user", "u", "--add-config", "producer_byte_rate=fast"],
         ["--alter", "--user", "u", "--delete-config", "producer_byte_rate"],
