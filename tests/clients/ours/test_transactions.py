@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -285,49 +286,48 @@ def test_offsets_of_a_member_that_is_not_there_fail_the_transaction(address: str
 # Exactly once
 
 COPY = """
-import sys
-import confluent_kafka as ck
-from ottla.client import Producer
+import json, os, signal, sys
+from ottla.client import Consumer, OffsetAndMetadata, Producer
 from ottla.types import TopicPartition
-address, source, target, crash_after = sys.argv[1:4] + [int(sys.argv[4])]
 
-class Group:
-    group_id, generation_id, member_id, group_instance_id = "copy", -1, "", None
-
-producer = Producer(bootstrap_servers=address, transactional_id="copier", batch_size=200)
+address, source, target, crash_after, settings = *sys.argv[1:4], int(sys.argv[4]), json.loads(sys.argv[5])
+producer = Producer(bootstrap_servers=address, transactional_id=f"copier-{target}", batch_size=200)
 producer.init_transactions(30)
-consumer = ck.Consumer({"bootstrap.servers": address, "group.id": "copy", "isolation.level": "read_committed",
-                        "enable.auto.commit": False, "auto.offset.reset": "earliest"})
-at = consumer.committed([ck.TopicPartition(source, 0)], 30)[0].offset
-at = max(at, 0)
-consumer.assign([ck.TopicPartition(source, 0, at)])
-copied = 0
+consumer = Consumer(settings, bootstrap_servers=address, group_id=f"copy-{target}", isolation_level="read_committed",
+                    enable_auto_commit=False, auto_offset_reset="earliest", max_poll_records=7)
+consumer.subscribe([source])
+copied, at = 0, 0
 while at < 300:
-    messages = [one for one in consumer.consume(7, 1.0) if one.error() is None]
-    if not messages:
+    records = list(consumer.poll(1.0))
+    if not records:
         continue
-    producer.begin_transaction()
-    for message in messages:
-        producer.send(target, message.value())
-        copied += 1
-        if copied == crash_after:
-            import os, signal
-            producer.flush(30)
-            os.kill(os.getpid(), signal.SIGKILL)
-    at = messages[-1].offset() + 1
-    producer.send_offsets_to_transaction({TopicPartition(source, 0): at}, Group)
-    producer.commit_transaction(30)
+    with producer.transaction():
+        for record in records:
+            producer.send(target, record.value)
+            copied += 1
+            if copied == crash_after:
+                producer.flush(30)
+                os.kill(os.getpid(), signal.SIGKILL)
+        at = records[-1].offset + 1
+        offsets = {TopicPartition(source, 0): OffsetAndMetadata(at)}
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+consumer.close()
 producer.close()
 """
 
 
-def test_a_copy_that_crashes_again_and_again_copies_every_record_once(address: str) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_copy_that_crashes_again_and_again_copies_every_record_once(address: str, protocol: str) -> None:
+    """Our consumer reads, our producer writes and commits the offsets; three times the process is killed half way."""
     source, target = create_topic(address, new_topic("source")), create_topic(address, new_topic("target"))
+    settings = {"group.protocol": protocol}
+    if protocol == "classic":
+        settings |= {"session.timeout.ms": "1000", "heartbeat.interval.ms": "200"}
     with Producer(bootstrap_servers=address) as producer:
         for number in range(300):
             producer.send(source, b"%d" % number)
     for crash_after in (50, 1, 120, 0):
-        command = [sys.executable, "-c", COPY, address, source, target, str(crash_after)]
+        command = [sys.executable, "-c", COPY, address, source, target, str(crash_after), json.dumps(settings)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
         assert ended.returncode == (-9 if crash_after else 0), ended.stderr
     assert values(address, target) == [b"%d" % number for number in range(300)]
