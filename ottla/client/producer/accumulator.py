@@ -142,6 +142,8 @@ class Accumulator:
         """Why nothing can be sent: the producer is closed, has failed, or is in no transaction."""
         self.on_first: Callable[[PartitionQueue], None] | None = None
         """Told when a queue gets a new batch: a transaction must know of the partition. Under the mutex."""
+        self.slow_nodes: set[int] = set()
+        """Brokers that took nothing for `partitioner.availability.timeout.ms`: records without a key avoid them."""
         self.memory_free = buffer_memory
         self.memory_max = buffer_memory
         self.waiting: deque[Waiting] = deque()
@@ -355,7 +357,7 @@ class Accumulator:
         if topic.partition_count == 1:
             return
         if self._is_adaptive:
-            queues = [queue for queue in topic.queues if queue.leader >= 0]
+            queues = [queue for queue in topic.queues if queue.leader >= 0 and queue.leader not in self.slow_nodes]
             topic.sticky.update_load(
                 [len(queue.batches) for queue in queues],
                 [queue.partition.partition for queue in queues],

@@ -88,7 +88,7 @@ def _never(version: int) -> Message:
 class NodeQueues:
     """What waits for one broker."""
 
-    __slots__ = ("due", "in_flight", "is_connecting", "node_id")
+    __slots__ = ("blocked_ms", "due", "in_flight", "is_connecting", "node_id")
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -96,6 +96,8 @@ class NodeQueues:
         """In the order they are served."""
         self.in_flight = 0
         self.is_connecting = False
+        self.blocked_ms: int | None = None
+        """Since when something is due and cannot go; None while what is due goes."""
 
 
 class Sender:
@@ -124,6 +126,7 @@ class Sender:
         self._in_flight_max = config.max_in_flight_requests_per_connection
         self._keeps_order = self._in_flight_max == 1
         self._delivery_timeout_ms = config.delivery_timeout_ms
+        self._availability_timeout_ms = config.partitioner_availability_timeout_ms
         self._nodes: dict[int, NodeQueues] = {}
         self._leaderless: dict[PartitionQueue, None] = {}
         self._linger_timer: Timer | None = None
@@ -180,6 +183,12 @@ class Sender:
         for node in list(self._nodes.values()):
             if node.due:
                 self._drain(node, now_ms)
+        if self._availability_timeout_ms > 0:
+            self._accumulator.slow_nodes = {
+                node.node_id
+                for node in self._nodes.values()
+                if node.due and node.blocked_ms is not None and now_ms - node.blocked_ms > self._availability_timeout_ms
+            }
         self._set_linger_timer(now_ms)
         if self._expiry_timer is None and self._accumulator.incomplete:
             self._set_expiry_timer(now_ms)
@@ -241,6 +250,10 @@ class Sender:
     # Sending
 
     def _drain(self, node: NodeQueues, now_ms: int) -> None:
+        if node.in_flight < self._in_flight_max and self._network.is_ready(node.node_id):
+            node.blocked_ms = None
+        elif node.blocked_ms is None:
+            node.blocked_ms = now_ms
         while node.due and node.in_flight < self._in_flight_max:
             if not self._network.is_ready(node.node_id):
                 self._connect(node)

@@ -227,6 +227,29 @@ def test_the_first_batch_goes_alone_so_that_no_later_one_is_taken_for_the_first(
     assert values(cluster, "a")[0] == numbered(20)
 
 
+def test_records_without_a_key_avoid_a_broker_that_takes_nothing() -> None:
+    cluster = VirtualCluster(27)
+    cluster.create_topic("a", 3)
+
+    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+        return Meddling(is_lost=broker.index == 1 and isinstance(request.body, ProduceRequest))
+
+    async def main(producer: AsyncProducer) -> list[int]:
+        chosen = []
+        for _ in range(600):
+            delivery = await producer.send("a", bytes(100))
+            chosen.append(delivery[0].partition.partition)
+            await producer._core.world.tasks.sleep_ms(10)
+        cluster.meddle = lambda broker, request: FINE
+        return chosen
+
+    cluster.meddle = meddle
+    settings = {"batch.size": 250, "max.in.flight.requests.per.connection": 1, "request.timeout.ms": 60_000}
+    chosen = run(cluster, main, config=settings, partitioner_availability_timeout_ms=200)
+    assert 0 in chosen[:100]
+    assert set(chosen[100:]) == {1, 2}
+
+
 # What does not
 
 
