@@ -58,6 +58,9 @@ FETCH_GROUPS_VERSION = 8
 FETCH_STABLE_VERSION = 7
 NO_EPOCH = -1
 
+MEMBER_ERRORS = (StaleMemberEpoch, UnknownMemberId)
+"""A lookup in the name of a member that was just fenced or given another epoch: it is good again under the next one."""
+
 POLL_TOO_SLOW = (
     "Commit cannot be completed since the group has already rebalanced and assigned the partitions to another member. "
     "This means that the time between subsequent calls to poll() was longer than the configured max.poll.interval.ms, "
@@ -306,7 +309,7 @@ class Commits:
             try:
                 return await self._committed_once(wanted, deadline)
             except KafkaError as error:
-                if not (error.retriable or isinstance(error, StaleMemberEpoch)) or isinstance(error, KafkaTimeout):
+                if not (error.retriable or isinstance(error, MEMBER_ERRORS)) or isinstance(error, KafkaTimeout):
                     raise
                 delay_ms = self._context.network.retry_backoff.delay_ms(failures)
                 left_ms = deadline.left_ms

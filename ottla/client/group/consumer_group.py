@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from ottla.client.config import ConsumerConfig
+from ottla.client.errors import ClientClosed
 from ottla.client.group.commits import Commits, Outsider
 from ottla.client.group.context import GroupContext
 from ottla.client.group.interface import Consumed, GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
@@ -138,7 +139,7 @@ class ConsumerGroup:
         self._commit_due_ms = self._world.clock.monotonic_ms() + self._config.auto_commit_interval_ms
 
         def done(error: KafkaError | None) -> None:
-            if error is None:
+            if error is None or isinstance(error, ClientClosed):
                 return
             if error.retriable:
                 log.debug("[%s] Auto-commit failed for now: %s", self._context.name, error)
