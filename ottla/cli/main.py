@@ -1,18 +1,24 @@
 """`ottla`, the one command: finds a subcommand's module by name and imports nothing else.
 
-Promises: `ottla --help` and an unknown command answer at once, because no subcommand is imported for them.
+Promises: `ottla --help`, an unknown command and the completion of one answer at once, because no subcommand is imported
+for them; a subcommand's `--help` and its mistakes load that one module and nothing of a client or a broker.
 """
 
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 import click
 
 from ottla import __version__
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 # name -> (module, one line of help). The module holds a click command named `command`.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "completion": ("ottla.cli.completion", "Let the shell complete commands, topics and groups."),
     "configs": ("ottla.cli.configs", "Show and change settings of topics, brokers, groups, clients and users."),
     "console-consumer": ("ottla.cli.console_consumer", "Print the records of topics."),
     "console-producer": ("ottla.cli.console_producer", "Write lines as records."),
@@ -33,6 +39,22 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+class UnknownCommand(click.ClickException):
+    """One line that names the nearest command, and exit code 1 as of Kafka's tools."""
+
+    exit_code = 1
+
+    def __init__(self, name: str) -> None:
+        from difflib import get_close_matches
+
+        nearest = get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean `ottla {nearest[0]}`?" if nearest else "`ottla --help` lists what there is."
+        super().__init__(f"ottla: there is no command {name}: {hint}")
+
+    def show(self, file: object = None) -> None:
+        click.echo(self.format_message(), err=True)
+
+
 class LazyGroup(click.Group):
     """A group whose subcommands are imported on use; the list of them comes from the table."""
 
@@ -45,6 +67,23 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(entry[0]).command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by the table: a shell that waits for an answer does not wait for every module to be loaded."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=COMMANDS[name][1]) for name in sorted(COMMANDS) if name.startswith(incomplete)
+        ]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise UnknownCommand(args[0])
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
