@@ -18,6 +18,7 @@ from tests.support.kafka import run_java
 from tests.support.server import Server, Settings
 
 COUNT = 4000
+CHUNK = 400
 
 
 @pytest.fixture
@@ -45,15 +46,15 @@ def test_a_restart_costs_time_and_no_record(face: str, node: BrokerProcess | Ser
 
     def keep_writing() -> None:
         while not is_over.is_set() and len(written) < COUNT:
-            partition = len(written) // 100 % 3
+            partition = len(written) // CHUNK % 3
             write(
                 node.address,
                 topic,
-                numbers(100, len(written)),
+                numbers(CHUNK, len(written)),
                 partition=partition,
                 patience_s=80,
             )
-            written.extend(range(100))
+            written.extend(range(CHUNK))
 
     writer = threading.Thread(target=keep_writing)
     is_kafka = isinstance(node, Server)  # whose broker takes half a minute to be let in again
