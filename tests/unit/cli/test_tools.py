@@ -196,9 +196,8 @@ def test_records_are_shown_with_what_is_asked_for() -> None:
     )
     assert show({"print.headers": "true"}) == b"NO_HEADERS\tv\n"
     assert show({"null.literal": "-"}, value=None) == b"-\n"
-    assert (
-        show({"value.deserializer": "org.apache.kafka.common.serialization.LongDeserializer"}, value=bytes(8)) == b"0\n"
-    )
+    serialization = "org.apache.kafka.common.serialization"
+    assert show({"value.deserializer": f"{serialization}.LongDeserializer"}, value=bytes(8)) == b"0\n"
     with pytest.raises(ValueError, match="Size of data received by IntegerDeserializer is not 4"):
         show({"value.deserializer": f"{serialization}.IntegerDeserializer"})
 
