@@ -71,6 +71,12 @@ if TYPE_CHECKING:
         read_topic as read_topic,
     )
     from ottla.client.errors import (
+        AbortableError as AbortableError,
+    )
+    from ottla.client.errors import (
+        BufferExhausted as BufferExhausted,
+    )
+    from ottla.client.errors import (
         ClientClosed as ClientClosed,
     )
     from ottla.client.errors import (
@@ -78,6 +84,12 @@ if TYPE_CHECKING:
     )
     from ottla.client.errors import (
         CorruptRecord as CorruptRecord,
+    )
+    from ottla.client.errors import (
+        DeliveryTimeout as DeliveryTimeout,
+    )
+    from ottla.client.errors import (
+        FatalProducerError as FatalProducerError,
     )
     from ottla.client.errors import (
         IllegalState as IllegalState,
@@ -107,6 +119,12 @@ if TYPE_CHECKING:
         RetriableCommitFailed as RetriableCommitFailed,
     )
     from ottla.client.errors import (
+        SerializationError as SerializationError,
+    )
+    from ottla.client.errors import (
+        TransactionAborted as TransactionAborted,
+    )
+    from ottla.client.errors import (
         Wakeup as Wakeup,
     )
     from ottla.client.group import (
@@ -119,6 +137,9 @@ if TYPE_CHECKING:
         AsyncProducer as AsyncProducer,
     )
     from ottla.client.producer import (
+        BulkDelivery as BulkDelivery,
+    )
+    from ottla.client.producer import (
         Delivery as Delivery,
     )
     from ottla.client.producer import (
@@ -129,6 +150,9 @@ if TYPE_CHECKING:
     )
     from ottla.client.producer import (
         RecordMetadata as RecordMetadata,
+    )
+    from ottla.client.producer import (
+        WrittenRun as WrittenRun,
     )
     from ottla.client.share import (
         AcknowledgeType as AcknowledgeType,
@@ -172,9 +196,13 @@ _LAZY: dict[str, tuple[str, ...]] = {
         "read_topic",
     ),
     "ottla.client.errors": (
+        "AbortableError",
+        "BufferExhausted",
         "ClientClosed",
         "CommitFailed",
         "CorruptRecord",
+        "DeliveryTimeout",
+        "FatalProducerError",
         "IllegalState",
         "KafkaTimeout",
         "LogTruncation",
@@ -184,6 +212,8 @@ _LAZY: dict[str, tuple[str, ...]] = {
         "RecordDeserialization",
         "RecordError",
         "RetriableCommitFailed",
+        "SerializationError",
+        "TransactionAborted",
         "Wakeup",
     ),
     "ottla.client.group": (
@@ -197,10 +227,12 @@ _LAZY: dict[str, tuple[str, ...]] = {
     ),
     "ottla.client.producer": (
         "AsyncProducer",
+        "BulkDelivery",
         "Delivery",
         "Producer",
         "ProducerRecord",
         "RecordMetadata",
+        "WrittenRun",
     ),
     "ottla.records": ("ConsumerRecord",),
     "ottla.types": ("TopicPartition",),
