@@ -34,24 +34,7 @@ class Coordination:
 
     async def find(self, timeout_ms: float | None) -> int:
         """The coordinator's node id, once it is known."""
-        known = self.coordinators.known(CoordinatorKind.GROUP, self.group_id)
-        if known is not None:
-            return known
-        # The search is shared with others who look for the same group: cancelling one must not end it for all.
-        found: Promise[int] = self.world.tasks.promise()
-        self.world.tasks.spawn(self._search(timeout_ms, found), f"[{self.name}] finding the coordinator")
-        node_id: int = await found
-        return node_id
-
-    async def _search(self, timeout_ms: float | None, found: Promise[int]) -> None:
-        try:
-            node_id = await self.coordinators.find(CoordinatorKind.GROUP, self.group_id, timeout_ms)
-        except KafkaError as error:
-            if not found.done():
-                found.set_exception(error)
-        else:
-            if not found.done():
-                found.set_result(node_id)
+        return await self.coordinators.find(CoordinatorKind.GROUP, self.group_id, timeout_ms)
 
     async def ask(self, request: Request, timeout_ms: float | None, *, answer_ms: float | None = None) -> Any:
         """The coordinator's response. `timeout_ms` is for all of it, `answer_ms` for the request alone."""
