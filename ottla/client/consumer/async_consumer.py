@@ -295,6 +295,7 @@ class AsyncConsumer(Generic[K, V]):
         if listener is None:
             return
         partitions = list(event.partitions)
+        begun_ms = self._world.clock.monotonic_ms()
         match event.kind:
             case RebalanceKind.ASSIGNED:
                 told = listener.on_assigned(partitions)
@@ -304,6 +305,8 @@ class AsyncConsumer(Generic[K, V]):
                 told = listener.on_lost(partitions)
         if isawaitable(told):
             await told
+        took_ms = self._world.clock.monotonic_ms() - begun_ms
+        self._core.need_group().metrics.called_back(event.kind.value, took_ms)
 
     async def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """A call that waits, and that `wakeup` ends."""

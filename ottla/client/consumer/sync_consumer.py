@@ -326,6 +326,8 @@ class Consumer(Generic[K, V]):
         if listener is None:
             return
         partitions = list(event.partitions)
+        now_ms = self._loop.world.clock.monotonic_ms
+        begun_ms = now_ms()
         match event.kind:
             case RebalanceKind.ASSIGNED:
                 listener.on_assigned(partitions)
@@ -333,6 +335,7 @@ class Consumer(Generic[K, V]):
                 listener.on_revoked(partitions)
             case RebalanceKind.LOST:
                 listener.on_lost(partitions)
+        self._core.need_group().metrics.called_back(event.kind.value, now_ms() - begun_ms)
 
     # Places
 

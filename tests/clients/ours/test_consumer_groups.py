@@ -259,6 +259,7 @@ def test_what_a_listener_seeks_is_where_reading_begins(make_sync: Make, address:
 
         consumer.subscribe(topic, on_assigned=on_assigned)
         assert values(read(consumer, 5)) == numbers(5, 15)
+        assert consumer.metrics().value("partition-assigned-latency-max") >= 200
 
 
 def test_what_a_listener_raises_comes_from_the_poll_and_the_assignment_stands(make_sync: Make, address: str) -> None:
