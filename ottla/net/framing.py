@@ -32,16 +32,26 @@ class BadFrame(ValueError):
 
 
 class ReceiveBuffer:
-    """The memory that all connections of a server receive into, and a few large buffers for reuse."""
+    """The memory that all connections of a server receive into, and a few large buffers for reuse.
 
-    __slots__ = ("spare", "view")
+    With `hands_over`, for clients, a large frame belongs to whoever gets it, for as long as there is a view of it.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_take_memory", "hands_over", "spare", "view")
+
+    def __init__(self, *, hands_over: bool = False) -> None:
         self.view = memoryview(bytearray(SHARED_SIZE))
         self.spare: list[memoryview] = []
+        self.hands_over = hands_over
+        if hands_over:
+            from ottla.records import take_memory  # with what is compiled, which a server has no use for here
+
+            self._take_memory = take_memory
 
     def take(self, size: int) -> memoryview:
         """A buffer of at least `size` bytes. Its content is whatever it was last used for."""
+        if self.hands_over:
+            return self._take_memory(size)
         spare = self.spare
         for index in range(len(spare)):
             if size <= len(spare[index]) <= 2 * size:
@@ -51,7 +61,7 @@ class ReceiveBuffer:
 
     def give_back(self, buffer: memoryview) -> None:
         """Keep `buffer` for another frame, if it is of a size that comes again."""
-        if len(buffer) <= SPARE_SIZE_MAX:
+        if len(buffer) <= SPARE_SIZE_MAX and not self.hands_over:
             if len(self.spare) == SPARE_MAX:
                 del self.spare[0]
             self.spare.append(buffer)
@@ -141,6 +151,18 @@ class FrameReader:
             self._begin_large(size, start)
         return None
 
+    def next_kept(self) -> bytes | memoryview | None:
+        """The next whole frame, to be kept: a large one where it was received, without a copy."""
+        is_own = self._large is not None
+        frame = self.next_frame()
+        if frame is None or is_own:
+            return frame
+        if len(frame) < LARGE_MIN:
+            return bytes(frame)
+        kept = self._common.take(len(frame))
+        kept[:] = frame
+        return kept
+
     def put_back(self, frame: memoryview) -> None:
         """Let the frame given last be the next one again."""
         if self._position == 0:
@@ -162,7 +184,8 @@ class FrameReader:
     def _begin_large(self, size: int, start: int) -> None:
         """Move the part of a large frame that is there into a buffer of its own."""
         filled = self._end - start
-        large = self._common.take(min(size, GROWTH * filled))
+        # What a client has asked for comes. Memory that is new and not touched costs nothing.
+        large = self._common.take(size if self._common.hands_over else min(size, GROWTH * filled))
         large[:filled] = self._source[start : self._end]
         self._large, self._large_size, self._filled = large, size, filled
         self._position = self._end

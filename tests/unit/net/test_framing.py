@@ -174,3 +174,20 @@ def test_a_frame_that_is_put_back_is_the_next_one_again(size: int) -> None:
         reader.keep()
     assert is_put_back
     assert found == [b"before", b"F" * size, b"after"]
+
+
+def test_a_kept_frame_stays_as_it_is_whatever_comes_after_it() -> None:
+    chance = random.Random(5)
+    sizes = [10, LARGE_MIN - 1, LARGE_MIN, LARGE_MIN + 1, SHARED_SIZE, 3 * SHARED_SIZE, 0, 7, 5 * LARGE_MIN]
+    frames = [chance.randbytes(size) for size in sizes for _ in range(3)]
+    chance.shuffle(frames)
+    reader = FrameReader(ReceiveBuffer(hands_over=True), 1 << 30)
+    data = framed(*frames)
+    kept = []
+    position = 0
+    while position < len(data):
+        position += give(reader, data[position : position + chance.randrange(1, 200_000)])
+        while (frame := reader.next_kept()) is not None:
+            kept.append(frame)
+        reader.keep()
+    assert [bytes(frame) for frame in kept] == frames
