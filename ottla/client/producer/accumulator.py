@@ -147,6 +147,8 @@ class Accumulator:
         self.memory_free = buffer_memory
         self.memory_max = buffer_memory
         self.waiting: deque[Waiting] = deque()
+        self.waited_ms = 0
+        """How long callers have waited for memory since the sender last looked."""
         self._all: dict[str, TopicQueues] = {}
         self._cluster = Cluster()
         self._batch_size = max(batch_size, 1)
@@ -517,9 +519,10 @@ class Accumulator:
             self.hurry()
         return waiting
 
-    def stop_waiting(self, waiting: Waiting) -> None:
-        """The wait is over: whatever of the grant was not used goes back."""
+    def stop_waiting(self, waiting: Waiting, waited_ms: int) -> None:
+        """The wait is over, after so long: whatever of the grant was not used goes back."""
         with self.mutex:
+            self.waited_ms += waited_ms
             if waiting in self.waiting:
                 self.waiting.remove(waiting)
             granted, waiting.granted_bytes = waiting.granted_bytes, 0

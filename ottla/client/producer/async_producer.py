@@ -147,8 +147,7 @@ class AsyncProducer:
                 granted = None
             yield granted
         finally:
-            core.accumulator.stop_waiting(waiting)
-            core.measured.waited_for_memory((core.world.clock.monotonic_ms() - started_ms) * 1_000_000)
+            core.accumulator.stop_waiting(waiting, core.world.clock.monotonic_ms() - started_ms)
 
     def _refuse(self, topic: str, error: KafkaError | TypeError) -> NoReturn:
         """Raise why a record was not taken, after everybody knows of it who must."""

@@ -168,6 +168,10 @@ class Sender:
         now_ms = self._world.clock.monotonic_ms()
         for queue in self._accumulator.collect_due(now_ms):
             self._place(queue)
+        if self._accumulator.waited_ms:
+            with self._accumulator.mutex:
+                waited_ms, self._accumulator.waited_ms = self._accumulator.waited_ms, 0
+            self._metrics.waited_for_memory(waited_ms * 1_000_000)
         manager = self._manager
         if manager is not None:
             self.note_partitions()

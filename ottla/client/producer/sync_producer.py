@@ -149,9 +149,7 @@ class Producer:
         try:
             yield waiting if parked.wait((deadline.left_ms or 0.0) / 1000) else None
         finally:
-            accumulator.stop_waiting(waiting)
-            waited_ns = (clock_ms() - started_ms) * 1_000_000
-            self._loop.post(lambda: self._core.measured.waited_for_memory(waited_ns))
+            accumulator.stop_waiting(waiting, clock_ms() - started_ms)
 
     def _refuse(self, topic: str, error: KafkaError | TypeError) -> NoReturn:
         """Raise why a record was not taken, after everybody knows of it who must: a transaction must not be committed

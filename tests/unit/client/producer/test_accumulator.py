@@ -218,8 +218,8 @@ def test_those_who_wait_for_memory_are_served_in_turn_and_nothing_lingers_meanwh
     with pytest.raises(BufferFull):
         made.append(partition=3)
     assert isinstance(made.append(bytes(150), partition=0, granted=first), Delivery)
-    made.accumulator.stop_waiting(first)
-    made.accumulator.stop_waiting(second)
+    made.accumulator.stop_waiting(first, 0)
+    made.accumulator.stop_waiting(second, 0)
     assert made.accumulator.memory_free == 2000 - 8 * 200 - needed
     assert not made.accumulator.waiting
 
@@ -228,7 +228,7 @@ def test_a_grant_that_was_not_used_goes_back() -> None:
     made = Made()
     waiting = made.accumulator.wait_for_memory(500, lambda: None)
     assert made.accumulator.memory_free == 1500
-    made.accumulator.stop_waiting(waiting)
+    made.accumulator.stop_waiting(waiting, 0)
     assert made.accumulator.memory_free == 2000
 
 
