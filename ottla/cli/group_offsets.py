@@ -19,8 +19,7 @@ from ottla.cli.tool import Refused, java_text, one_line, print_json
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ottla.client.admin import OffsetSpec
-    from ottla.errors import KafkaError
+    from ottla.client.admin import ConsumerGroupDescription, OffsetSpec, Outcome
     from ottla.types import TopicPartition
 
     Plan = dict[TopicPartition, int]
@@ -36,7 +35,7 @@ def reset_offsets(groups: Groups) -> None:
     outcomes = groups.admin.describe_consumer_groups(groups.group_ids(), timeout=groups.timeout)
     plans: dict[str, Plan] = {}
     for group_id in fitted_string_order(outcomes):
-        plans[group_id] = _plan_of(groups, group_id, outcomes[group_id].error, outcomes)
+        plans[group_id] = _plan_of(groups, group_id, outcomes[group_id])
     plans = {group_id: plans[group_id] for group_id in string_order(plans)}
     if options["output"] == "json":
         print_json([
@@ -50,15 +49,14 @@ def reset_offsets(groups: Groups) -> None:
         _print_plans(plans)
 
 
-def _plan_of(groups: Groups, group_id: str, error: KafkaError | None, outcomes: object) -> Plan:
+def _plan_of(groups: Groups, group_id: str, described: Outcome[ConsumerGroupDescription]) -> Plan:
     """What is set for one group, and set it if that was asked for."""
     from ottla.client.admin import GroupState
     from ottla.errors import GroupIdNotFound
 
-    if error is not None and not isinstance(error, GroupIdNotFound):
-        raise error
-    if error is None:
-        state = outcomes[group_id].result().state  # type: ignore[index]  # the outcomes that `error` is from
+    # A group that is not there yet may be given offsets to begin with.
+    if not isinstance(described.error, GroupIdNotFound):
+        state = described.result().state
         if state not in (GroupState.EMPTY, GroupState.DEAD):
             print_error(
                 f"Assignments can only be reset if the group '{group_id}' is inactive, but the current state is "

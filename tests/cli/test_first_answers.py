@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +16,7 @@ import pytest
 from ottla.cli.main import COMMANDS
 from ottla.testing import Cluster
 
+PAGE = Path(__file__).parent.parent.parent / "docs" / "tools.md"
 FACTS = Path(__file__).parent.parent / "golden" / "kafka-facts" / "tools.json"
 TOOLS = sorted(name for name in COMMANDS if f"kafka-{name}" in json.loads(FACTS.read_text()) and name != "storage")
 HEAVY = ("ottla.client", "ottla.node", "ottla.server", "ottla.wire", "ottla.records", "ottla.world", "asyncio", "ssl",
@@ -76,6 +79,19 @@ def test_every_option_of_kafkas_tool_is_there(tool: str) -> None:
     ours = {option for parameter in command.params for option in parameter.opts}
     theirs = set(json.loads(FACTS.read_text())[f"kafka-{tool}"]["options"]) - SHORTENED.get(tool, set())
     assert theirs - ours == set()
+
+
+def test_the_examples_of_the_page_use_options_that_there_are() -> None:
+    import importlib
+
+    text = PAGE.read_text().replace("\\\n", " ")
+    examples = re.findall(r"(?:^\$ |\| )ottla ([a-z-]+)([^\n|]*)", text, re.MULTILINE)
+    assert {name for name, _ in examples} >= set(TOOLS) - {"dump-log"}
+    for name, rest in examples:
+        command = importlib.import_module(COMMANDS[name][0]).command
+        known = {option for parameter in command.params for option in parameter.opts}
+        used = {word.partition("=")[0] for word in shlex.split(rest) if word.startswith("--")}
+        assert used <= known, name
 
 
 def test_all_of_the_everyday_tools_are_there() -> None:

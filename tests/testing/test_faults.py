@@ -185,17 +185,12 @@ def test_a_slow_link_is_late_by_what_it_was_told(cluster: Cluster) -> None:
     topic = cluster.create_topic("t")
     producer = producer_of(cluster)
     assert write(producer, topic, "quick") == [None]
-    begun = time.monotonic()
-    assert write(producer, topic, "quick") == [None]
-    quick_s = time.monotonic() - begun
     cluster.delay(0.2)
     begun = time.monotonic()
     assert write(producer, topic, "slow") == [None]
-    slow_s = time.monotonic() - begun
-    assert slow_s >= 0.4
+    assert time.monotonic() - begun >= 0.4, "the request and the response"
     cluster.heal()
-    assert quick_s < 0.2
-    assert read(cluster, topic) == ["quick", "quick", "slow"]
+    assert read(cluster, topic) == ["quick", "slow"]
 
 
 def test_clients_come_back_after_their_connections_were_dropped(cluster: Cluster) -> None:
