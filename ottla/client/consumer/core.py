@@ -33,7 +33,7 @@ from ottla.client.group import (
     RebalanceKind,
     Subscription,
 )
-from ottla.client.metrics import FetchMetrics, Metrics, PollMetrics
+from ottla.client.metrics import FetchMetrics, Metrics, NetworkMetrics, PollMetrics
 from ottla.client.network import Build, Cluster, Deadline, Metadata, NetworkClient, PartitionInfo, within
 from ottla.errors import (
     InvalidGroupId,
@@ -71,17 +71,18 @@ class ConsumerCore:
             f", groupId={config.group_id}" if config.group_id else ""
         )
         self.is_read_committed = config.isolation_level == "read_committed"
-        self.network = NetworkClient(world, config, name=self.name)
-        self.metadata = Metadata(self.network, auto_create=config.allow_auto_create_topics)
-        self.subscription = SubscriptionState()
-        self.buffer = FetchBuffer(self.subscription)
-        self.buffer.on_consumed = self._on_consumed
         self.metrics = Metrics(
             config.client_id,
             world.clock.monotonic_ms,
             window_ms=config.metrics_sample_window_ms,
             window_count=config.metrics_num_samples,
         )
+        measured = NetworkMetrics(self.metrics, "consumer")
+        self.network = NetworkClient(world, config, name=self.name, measured=measured)
+        self.metadata = Metadata(self.network, auto_create=config.allow_auto_create_topics)
+        self.subscription = SubscriptionState()
+        self.buffer = FetchBuffer(self.subscription)
+        self.buffer.on_consumed = self._on_consumed
         self.fetch_metrics = FetchMetrics(self.metrics)
         self.poll_metrics = PollMetrics(self.metrics)
         self.lookup = OffsetLookup(self.network, self.metadata, is_read_committed=self.is_read_committed)

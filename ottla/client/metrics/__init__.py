@@ -3,7 +3,7 @@
 from ottla.client.metrics.fetching import FetchMetrics, ShareFetchMetrics
 from ottla.client.metrics.membership import CoordinatorMetrics, HeartbeatMetrics
 from ottla.client.metrics.metrics import MetricName, Metrics, MetricValues
-from ottla.client.metrics.network import NetworkMetrics
+from ottla.client.metrics.network import NetworkMetrics, NodeMetrics
 from ottla.client.metrics.polling import PollMetrics
 from ottla.client.metrics.producer import ProducerMetrics
 from ottla.client.metrics.series import Series
@@ -14,6 +14,7 @@ __all__ = [
     "Metrics",
     "Series",
     "NetworkMetrics",
+    "NodeMetrics",
     "ProducerMetrics",
     "FetchMetrics",
     "ShareFetchMetrics",

@@ -63,6 +63,8 @@ class Metrics:
         self._window_ms = window_ms
         self._window_count = window_count
         self._reads: dict[MetricName, Read] = {}
+        self.before_snapshot: list[Callable[[], None]] = []
+        """Called before all is read, by who adds things up until then."""
 
     def series(self, *, window_ms: int | None = None) -> Series:
         """A new series over this client's windows, or over longer ones."""
@@ -101,5 +103,7 @@ class Metrics:
 
     def snapshot(self) -> MetricValues:
         """What each metric is now."""
+        for call in self.before_snapshot:
+            call()
         now_ms = self.clock_ms()
         return MetricValues((metric, float(read(now_ms))) for metric, read in self._reads.items())

@@ -63,6 +63,20 @@ class Series:
         self.total += value
         self.last = value
 
+    def record_many(self, count: int, total: float, largest: float, now_ms: float) -> None:
+        """Add values of which the number, the sum and the largest are known: they have no `minimum` and no `last`."""
+        if not self._windows:
+            self._windows.append(_Window(now_ms))
+        window = self._windows[self._current]
+        if now_ms - window.first_ms >= self._window_ms:
+            window = self._next_window(now_ms)
+        window.count += count
+        window.total += total
+        window.largest = max(window.largest, largest)
+        window.last_ms = now_ms
+        self.count += count
+        self.total += total
+
     def _next_window(self, now_ms: float) -> _Window:
         # One more than are counted: the oldest may still reach into the time that is looked at.
         self._current = (self._current + 1) % (self._window_count + 1)
@@ -93,7 +107,7 @@ class Series:
 
     def minimum(self, now_ms: float) -> float:
         self._forget(now_ms)
-        return min((window.smallest for window in self._windows if window.count), default=nan)
+        return min((window.smallest for window in self._windows if window.smallest < inf), default=nan)
 
     def _forget(self, now_ms: float) -> None:
         """Clear the windows that nothing was recorded in for too long."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla import __version__
+from ottla.client.metrics import NodeMetrics
 from ottla.errors import KafkaError, NetworkException, RequestTimedOut, UnsupportedVersion, error_class
 from ottla.net import BadFrame, FrameReader, ReceiveBuffer
 from ottla.wire import APIS, DecodeError, Message, Versions, decode_prefix, encode_into, encode_parts, response_class
@@ -61,6 +62,7 @@ class _InFlight(NamedTuple):
     version: int
     on_answer: OnAnswer
     timer: Timer
+    sent_ms: float
 
 
 class Connection:
@@ -69,6 +71,7 @@ class Connection:
     __slots__ = (
         "_client_id",
         "_in_flight",
+        "_measured",
         "_next_id",
         "_on_closed",
         "_on_ready",
@@ -86,6 +89,7 @@ class Connection:
         *,
         client_id: str,
         receive_buffer: ReceiveBuffer,
+        measured: NodeMetrics,
         on_ready: Callable[[Connection], None],
         on_closed: Callable[[Connection, KafkaError], None],
     ) -> None:
@@ -93,6 +97,7 @@ class Connection:
         self._stream = stream
         self._client_id = client_id
         self._reader = FrameReader(receive_buffer, FRAME_MAX)
+        self._measured = measured
         self._on_ready = on_ready
         self._on_closed = on_closed
         self._in_flight: deque[_InFlight] = deque()
@@ -100,6 +105,7 @@ class Connection:
         self.is_open = True
         self.versions: ApiVersions | None = None
         """Known from `on_ready` on."""
+        measured.opened()
 
     @property
     def in_flight_count(self) -> int:
@@ -138,16 +144,16 @@ class Connection:
     def send(self, request: Message, version: int, timeout_ms: float, on_answer: OnAnswer) -> None:
         """Send a request. What it carries as bytes must not change any more."""
         assert self.is_open, "nothing is sent on a closed connection"
-        correlation_id, api_key = self._write(request, version)
+        correlation_id, api_key, sent_ms = self._write(request, version)
         timer = self._tasks.later(timeout_ms, lambda: self._time_out(correlation_id, api_key, timeout_ms))
-        self._in_flight.append(_InFlight(correlation_id, api_key, version, on_answer, timer))
+        self._in_flight.append(_InFlight(correlation_id, api_key, version, on_answer, timer, sent_ms))
 
     def send_only(self, request: Message, version: int) -> None:
         """Send a request that is not answered: Produce with acks=0."""
         assert self.is_open, "nothing is sent on a closed connection"
         self._write(request, version)
 
-    def _write(self, request: Message, version: int) -> tuple[int, int]:
+    def _write(self, request: Message, version: int) -> tuple[int, int, float]:
         api_key = request.schema.api_key
         assert api_key is not None, f"{request.schema.name} is not part of an API"
         correlation_id = self._next_id
@@ -156,9 +162,10 @@ class Connection:
         header = RequestHeader(api_key, version, correlation_id, self._client_id)
         encode_into(header, APIS[api_key].request_header_version(version), out)
         parts = encode_parts(request, version, out)
-        _SIZE.pack_into(out, 0, sum(map(len, parts)) - 4)
+        size = sum(map(len, parts))
+        _SIZE.pack_into(out, 0, size - 4)
         self._stream.send(parts)  # type: ignore[arg-type]  # a request has no slices of files
-        return correlation_id, api_key
+        return correlation_id, api_key, self._measured.sent_request(size)
 
     def _time_out(self, correlation_id: int, api_key: int, timeout_ms: float) -> None:
         name = APIS[api_key].name
@@ -176,16 +183,15 @@ class Connection:
         reader.received(count)
         try:
             while self.is_open:
-                frame = reader.next_frame()
+                frame = reader.next_kept()  # for as long as its records are
                 if frame is None:
                     break
-                # Responses are kept for as long as their records are, and the buffer is everybody's.
-                self._on_frame(bytes(frame))
+                self._on_frame(frame)
         except BadFrame as error:
             self.fail(NetworkException(f"the broker sends {error}"))
         reader.keep()
 
-    def _on_frame(self, frame: bytes) -> None:
+    def _on_frame(self, frame: bytes | memoryview) -> None:
         if not self._in_flight:
             self.fail(NetworkException("the broker answers a request that was not sent"))
             return
@@ -209,6 +215,7 @@ class Connection:
             return
         self._in_flight.popleft()
         expected.timer.cancel()
+        self._measured.received_response(_SIZE.size + len(frame), expected.sent_ms)
         expected.on_answer(response, None)
 
     def on_drained(self) -> None:
@@ -234,6 +241,7 @@ class Connection:
         if not self.is_open:
             return
         self.is_open = False
+        self._measured.closed()
         waiting, self._in_flight = self._in_flight, deque()
         for one in waiting:
             one.timer.cancel()

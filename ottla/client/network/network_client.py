@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ottla.client.config.common import CommonConfig
 from ottla.client.errors import ClientClosed, NoBroker
+from ottla.client.metrics import Metrics, NetworkMetrics
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Node
 from ottla.client.network.connection import ApiVersions, Connection, OnAnswer
@@ -58,11 +59,14 @@ Request = Message | Build
 class NetworkClient:
     """All connections of one client."""
 
-    def __init__(self, world: ClientWorld, config: CommonConfig, *, name: str) -> None:
-        """`name` is the subject of its log lines, such as `Producer clientId=a`."""
+    def __init__(
+        self, world: ClientWorld, config: CommonConfig, *, name: str, measured: NetworkMetrics | None = None
+    ) -> None:
+        """`name` is the subject of its log lines, such as `Producer clientId=a`; `measured` is told of all traffic."""
         self.world = world
         self.config = config
         self.name = name
+        self.measured = measured or NetworkMetrics(Metrics(config.client_id, world.clock.monotonic_ms), "client")
         self.bootstrap = bootstrap_nodes(config.bootstrap_servers)
         self.nodes: dict[int, Node] = dict(self.bootstrap)
         """Everybody who can be sent to: bootstrap addresses under negative ids, and the brokers that are known."""
@@ -71,7 +75,7 @@ class NetworkClient:
             config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, world
         )
         self.retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, world)
-        self.receive_buffer = ReceiveBuffer()
+        self.receive_buffer = ReceiveBuffer(hands_over=True)
         self.on_disconnected: list[Callable[[int], None]] = []
         """Told the id of every broker that a connection of the main lane was lost to, or not to be had from."""
         self._peers: dict[tuple[int, str], Peer] = {}
@@ -383,6 +387,7 @@ class Peer:
                 result,
                 client_id=self._client.config.client_id,
                 receive_buffer=self._client.receive_buffer,
+                measured=self._client.measured.node(self.node.node_id, is_coordinator=self._lane == COORDINATOR),
                 on_ready=self._on_ready,
                 on_closed=self._on_closed,
             )

@@ -16,7 +16,7 @@ from ottla.client.config import ShareConsumerConfig
 from ottla.client.errors import ClientClosed, IllegalState, Wakeup
 from ottla.client.group.context import Coordination
 from ottla.client.group.poll_watch import PollWatch
-from ottla.client.metrics import HeartbeatMetrics, Metrics, PollMetrics, ShareFetchMetrics
+from ottla.client.metrics import HeartbeatMetrics, Metrics, NetworkMetrics, PollMetrics, ShareFetchMetrics
 from ottla.client.network import Deadline, Metadata, NetworkClient
 from ottla.client.share.acknowledgements import Acknowledgements, AcknowledgeType
 from ottla.client.share.delivered import NOT_THERE, Delivered
@@ -46,15 +46,16 @@ class ShareCore:
         self.config = config
         self.name = f"ShareConsumer clientId={config.client_id}, groupId={config.group_id}"
         self._is_implicit = config.share_acknowledgement_mode == "implicit"
-        self.network = NetworkClient(world, config, name=self.name)
-        self.metadata = Metadata(self.network, auto_create=config.allow_auto_create_topics)
-        coordination = Coordination(self.network, self.metadata, config.group_id)
         self.metrics = Metrics(
             config.client_id,
             world.clock.monotonic_ms,
             window_ms=config.metrics_sample_window_ms,
             window_count=config.metrics_num_samples,
         )
+        measured = NetworkMetrics(self.metrics, "consumer")
+        self.network = NetworkClient(world, config, name=self.name, measured=measured)
+        self.metadata = Metadata(self.network, auto_create=config.allow_auto_create_topics)
+        coordination = Coordination(self.network, self.metadata, config.group_id)
         self.fetch_metrics = ShareFetchMetrics(self.metrics)
         self.poll_metrics = PollMetrics(self.metrics, "consumer-share-metrics")
         self.membership = ShareMembership(coordination, config, HeartbeatMetrics(self.metrics), self._on_assignment)

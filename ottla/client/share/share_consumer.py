@@ -108,7 +108,8 @@ class ShareConsumer(Generic[K, V]):
 
     def metrics(self) -> MetricValues:
         """What this client has measured, under Kafka's names."""
-        return self._core.metrics.snapshot()
+        snapshot = self._core.metrics.snapshot
+        return snapshot() if self._core.is_closed else self._loop.call(snapshot)
 
     def wakeup(self) -> None:
         """Let the poll that waits raise `Wakeup`, or the next one. From any thread."""

@@ -17,8 +17,8 @@ from ottla.client.admin.network import AdminNetwork
 from ottla.client.config import AdminConfig
 from ottla.client.errors import ClientClosed, NoBroker
 from ottla.client.network import MAIN, Build, OnAnswer, Request
-from ottla.errors import KafkaError, UnsupportedVersion
-from ottla.wire import APIS, Message
+from ottla.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from ottla.wire import APIS, EncodeError, Message, encode
 from ottla.world import ClientWorld
 
 T = TypeVar("T")
@@ -50,19 +50,33 @@ class FakeNetwork(AdminNetwork):
             on_answer(*self._answered(known, request))
 
     def _answered(self, node_id: int, request: Request) -> tuple[Message | None, KafkaError | None]:
+        measured = self.measured.node(node_id)
         try:
-            return self._cluster.answer(node_id, self._made(request)), None
+            made, size = self._made(request)
+            sent_ms = measured.sent_request(size)
+            response = self._cluster.answer(node_id, made)
         except KafkaError as error:
             return None, error
+        measured.received_response(0, sent_ms)  # nothing of it was written as bytes
+        return response, None
 
-    def _made(self, request: Request) -> Message:
-        if not isinstance(request, Build):
-            return request
-        spoken = self._cluster.versions(request.api_key)
-        version = min(spoken.last, request.version_max)
-        if version < max(spoken.first, request.version_min):
-            raise UnsupportedVersion(f"No version of {APIS[request.api_key].name} can be used here")
-        return request.make(version)
+    def _made(self, request: Request) -> tuple[Message, int]:
+        """The request and how many bytes it would be: what the wire cannot carry is refused here too."""
+        if isinstance(request, Build):
+            build = request
+        else:
+            message, api_key = request, request.schema.api_key
+            assert api_key is not None, "a request has an API"
+            build = Build(api_key, lambda version: message)
+        spoken = self._cluster.versions(build.api_key)
+        version = min(spoken.last, build.version_max)
+        if version < max(spoken.first, build.version_min):
+            raise UnsupportedVersion(f"No version of {APIS[build.api_key].name} can be used here")
+        made = build.make(version)
+        try:
+            return made, len(encode(made, version))
+        except EncodeError as error:
+            raise InvalidRequest(str(error)) from None
 
 
 class AsyncFakeAdmin(AsyncAdmin):

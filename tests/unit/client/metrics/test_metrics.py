@@ -21,6 +21,7 @@ from ottla.client.metrics import (
     Series,
     ShareFetchMetrics,
 )
+from ottla.client.metrics.network import NODES_MAX
 from ottla.client.metrics.polling import SHARE_GROUP
 from ottla.types import TopicPartition
 from tests.support.kafka import run_java
@@ -264,15 +265,35 @@ def test_the_share_of_the_time_in_poll_is_the_users_idle_time() -> None:
     assert found.value("last-poll-seconds-ago") == 0
 
 
+def test_values_that_were_added_up_count_as_those_recorded_one_by_one() -> None:
+    random = Random(5)
+    one, many = (Series(window_ms=1000, window_count=3) for _ in range(2))
+    now_ms = 0.0
+    for _ in range(200):
+        now_ms += random.choice([0, 100, 1000, 5000])
+        values = [random.randint(1, 100) for _ in range(random.randint(1, 5))]
+        for value in values:
+            one.record(value, now_ms)
+        many.record_many(len(values), sum(values), max(values), now_ms)
+        for at_ms in (now_ms, now_ms + 900):
+            for name in ("rate", "count_rate", "average", "maximum"):
+                assert getattr(one, name)(at_ms) == pytest.approx(getattr(many, name)(at_ms), nan_ok=True), name
+        assert (one.count, one.total) == (many.count, many.total)
+    assert isnan(many.minimum(now_ms))
+
+
 def test_connections_requests_and_bytes_are_of_all_brokers_and_of_each() -> None:
-    metrics = Metrics("a", Clock())
+    clock = Clock()
+    metrics = Metrics("a", clock)
     network = NetworkMetrics(metrics, "admin-client")
-    network.opened()
-    network.opened()
-    network.closed()
-    network.sent(1, 100)
-    network.sent(2, 300)
-    network.received(1, 50, 7)
+    one, two = network.node(1), network.node(2)
+    one.opened()
+    two.opened()
+    two.closed()
+    sent_ms = one.sent_request(100)
+    two.sent_request(300)
+    clock.now_ms += 7
+    one.received_response(50, sent_ms)
     found = metrics.snapshot()
     assert found.value("connection-count") == 1
     assert found.value("connection-creation-total") == 2
@@ -284,6 +305,51 @@ def test_connections_requests_and_bytes_are_of_all_brokers_and_of_each() -> None
     assert found.value("incoming-byte-total", tags=node) == 50
     assert found.value("request-latency-max", "admin-client-node-metrics", node) == 7
     assert found.value("request-total", tags={"node-id": "node-2"}) == 1
+    assert metrics.snapshot() == found, "to look changes nothing"
+
+
+def test_traffic_that_is_added_up_by_the_second_is_in_the_right_window() -> None:
+    """A request each 100 ms for five minutes, and then nothing: the rate is 10 a second, until it is 0."""
+    clock = Clock()
+    metrics = Metrics("p", clock)
+    node = NetworkMetrics(metrics, "producer").node(1)
+    for count in range(3000):
+        node.received_response(20, node.sent_request(100 + count % 10))
+        clock.now_ms += 100
+    found = metrics.snapshot()
+    assert found.value("request-total") == found.value("response-total") == 3000
+    assert found.value("outgoing-byte-total") == 3000 * 104.5
+    assert found.value("request-size-max") == 109
+    assert found.value("request-rate") == pytest.approx(10, rel=0.03)
+    assert found.value("incoming-byte-rate", tags={"node-id": "node-1"}) == pytest.approx(200, rel=0.03)
+    clock.now_ms += 70_000
+    found = metrics.snapshot()
+    assert found.value("request-rate") == 0
+    assert isnan(found.value("request-size-avg"))
+    assert found.value("request-total") == 3000
+
+
+def test_a_group_coordinator_is_a_node_of_its_own_for_consumers_alone() -> None:
+    """Kafka's consumers connect to it once more, under the largest id less its own; producers and admins do not."""
+    for kind, tag in (("consumer", "node-2147483646"), ("producer", "node-1"), ("admin-client", "node-1")):
+        metrics = Metrics("c", Clock())
+        NetworkMetrics(metrics, kind).node(1, is_coordinator=True).sent_request(10)
+        assert metrics.snapshot().value("request-total", tags={"node-id": tag}) == 1
+
+
+def test_of_too_many_brokers_one_without_a_connection_is_forgotten_and_its_traffic_is_not() -> None:
+    metrics = Metrics("c", Clock())
+    network = NetworkMetrics(metrics, "consumer")
+    network.node(0).opened()
+    for node_id in range(NODES_MAX):
+        network.node(node_id).sent_request(10)
+    network.node(5000).sent_request(10)
+    found = metrics.snapshot()
+    assert found.value("request-total") == NODES_MAX + 1
+    assert found.value("request-total", tags={"node-id": "node-0"}) == 1
+    assert found.value("request-total", tags={"node-id": "node-5000"}) == 1
+    with pytest.raises(KeyError):
+        found.value("request-total", tags={"node-id": "node-1"})
 
 
 def test_a_value_that_is_not_there_or_not_alone_is_not_guessed() -> None:
