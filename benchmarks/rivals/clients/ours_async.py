@@ -25,7 +25,7 @@ def produce(job: ClientJob) -> ClientMeasured:
             await send(topic, value)
         await producer.flush()
         wall_s = time.perf_counter() - started
-        failed = producer.metrics().get("record-error-total", 0)
+        failed = producer.metrics().value("record-error-total")
         assert not failed, f"{failed} records failed"
         await producer.close()
         return ClientMeasured(wall_s, job.record_count)
