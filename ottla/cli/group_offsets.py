@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ottla.client.admin import ConsumerGroupDescription, OffsetSpec, Outcome
+    from ottla.errors import KafkaError
     from ottla.types import TopicPartition
 
     Plan = dict[TopicPartition, int]
