@@ -60,7 +60,7 @@ OUTSIDE = {
     "multiprocessing",
 }
 DOORS = {"world", "sim"}  # the real door, and the virtual one
-# A command is a process of its own: it has a terminal, arguments and an exit code. What tests use starts such processes.
+# A command is a process of its own: it has a terminal, arguments and an exit code. What tests use starts processes.
 COMMANDS = {"cli", "testing"}
 # The broker's stack and the clients never import each other: each is used without the other.
 BROKER = {"storage", "machine", "raft", "metadata", "coordinator", "replica", "server", "node"}
