@@ -225,8 +225,9 @@ def test_a_waiting_poll_is_not_late(address: str, protocol: str) -> None:
     async def story() -> None:
         member = Member(address, f"g-{topic}", "m", {**settings_of(protocol), "max.poll.interval.ms": 600})
         await member.subscribe([topic])
+        while len(member.assignment) < 4:
+            await member.consumer.poll(0.2)
         await member.consumer.poll(1.5)
-        await member.consumer.poll(1)
         assert member.news == [("assigned", [f"{topic}-{index}" for index in range(4)])]
         await member.close()
 

@@ -24,7 +24,7 @@ from ottla.sim.node import SimulatedNode
 from ottla.sim.world import node_world
 from ottla.world import ClientWorld
 
-SEEDS = range(int(os.environ.get("OTTLA_GROUP_SEEDS", "12")))
+SEEDS = range(int(os.environ.get("OTTLA_GROUP_SEEDS", "8")))
 PARTITIONS = 4
 RECORDS = 120
 TROUBLE_MS = 40_000

@@ -26,7 +26,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 from ottla.world import ClientWorld
 from tests.unit.client.group.test_group_seeds import LOUD, NODE
 
-SEEDS = range(int(os.environ.get("OTTLA_SHARE_SEEDS", "8")))
+SEEDS = range(int(os.environ.get("OTTLA_SHARE_SEEDS", "5")))
 PARTITIONS = 3
 RECORDS = 90
 TROUBLE_MS = 25_000
