@@ -126,6 +126,25 @@ def test_acknowledgements_are_those_asked_for(ottla: Run, cluster: Cluster, acks
     assert [event["offset"] for event in sent] == ([-1, -1, -1] if acks == "0" else [0, 1, 2])
 
 
+@pytest.mark.java
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_real_kafka_is_written_and_read(ottla: Run, kafka_broker: str, protocol: str) -> None:
+    topic = f"ends-{next(_numbers)}"
+    made = ottla("topics", "--create", "--topic", topic, "--partitions", "2", at=kafka_broker)
+    assert made.code == 0, made.err
+    sent = ottla("verifiable-producer", "--topic", topic, "--max-messages", "500", at=kafka_broker)
+    acked = {event["value"] for event in events(sent.out) if event["name"] == "producer_send_success"}
+    assert acked == {str(number) for number in range(500)}
+    words = ("--topic", topic, "--group-id", topic, "--group-protocol", protocol, "--max-messages", "500", "--verbose")
+    read = ottla("verifiable-consumer", *words, at=kafka_broker)
+    assert {event["value"] for event in events(read.out) if event["name"] == "record_data"} == acked
+    assert all(event["success"] for event in events(read.out) if event["name"] == "offsets_committed")
+    perf = ("--topic", topic, "--num-records", "700", "--record-size", "50", "--throughput", "-1")
+    assert ottla("producer-perf-test", *perf, at=kafka_broker).out.startswith("700 records sent, ")
+    counted = ("--topic", topic, "--num-records", "1200", "--output", "json")
+    assert json.loads(ottla("consumer-perf-test", *counted, at=kafka_broker).out)["data.consumed.in.nMsg"] == 1200
+
+
 def test_no_records_at_all_may_be_asked_for(ottla: Run, cluster: Cluster) -> None:
     topic = new_topic(cluster, records=1)
     done = ottla("verifiable-producer", "--topic", topic, "--max-messages", "0")
@@ -165,10 +184,13 @@ def test_with_auto_commit_no_commit_is_told_of(ottla: Run, cluster: Cluster) -> 
     assert "offsets_committed" not in names(ottla("verifiable-consumer", *words).out)
 
 
-def test_an_error_ends_the_consumer_with_its_reason(ottla: Run, cluster: Cluster) -> None:
+def test_an_error_ends_the_consumer_with_its_reason(ottla: Run, cluster: Cluster, tmp_path: Path) -> None:
     """The exit code is 0, as Kafka's: what counts are the events."""
     topic = new_topic(cluster, records=4)
-    done = ottla("verifiable-consumer", "--topic", topic, "--group-id", topic, "--reset-policy", "none")
+    settings = tmp_path / "consumer.properties"
+    settings.write_text("max.poll.interval.ms=3000\n")  # a poll without end looks for errors three times in that
+    words = ("--topic", topic, "--group-id", topic, "--reset-policy", "none", "--command-config", str(settings))
+    done = ottla("verifiable-consumer", *words)
     assert done.code == 0
     assert names(done.out)[-2:] == ["shutdown_complete", "shutdown_requested"]
     assert "records_consumed" not in names(done.out)
