@@ -32,6 +32,12 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are looked for where no other test makes any."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 @pytest.fixture(scope="module")
 def used() -> None:
     """One cluster has been: what is imported and opened once and for all is there."""
@@ -44,7 +50,7 @@ def traces() -> dict[str, object]:
     return {
         "threads": sorted(thread.name for thread in threading.enumerate()),
         "descriptors": sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in open_descriptors()),
-        "files": sorted(path.name for path in Path(tempfile.gettempdir()).glob("ottla-testing-*")),
+        "files": sorted(path.name for path in Path(tempfile.gettempdir()).iterdir()),
         "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)],
         "wakeup": signal.set_wakeup_fd(-1),
         "handlers": [*logging.root.handlers, *logging.getLogger("ottla").handlers],
