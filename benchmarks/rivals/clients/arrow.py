@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.rivals.clients import ClientJob, ClientMeasured
 from benchmarks.rivals.clients.ours import BATCH_BYTES, consumer_of
@@ -57,7 +58,5 @@ def consume(job: ClientJob) -> ClientMeasured:
 
 def _bytes_in(values: pa.Array) -> int:
     """What the values hold, from the ends of their offsets."""
-    import pyarrow.compute as pc
-
     total: int = pc.sum(pc.binary_length(values)).as_py()
     return total
