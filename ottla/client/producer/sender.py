@@ -59,7 +59,6 @@ PRODUCE_KEY = 0
 TRANSACTIONS_V1_VERSION_MAX = 11
 """A higher version tells the broker that the producer counts on `transaction.version` 2."""
 TOPIC_ID_VERSION = 13
-REQUEST_OVERHEAD = 100
 
 STALE_METADATA = (
     EligibleLeadersNotAvailable,

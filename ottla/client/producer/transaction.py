@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from ottla.client.errors import AbortableError, FatalProducerError, IllegalState, as_abortable, as_fatal
+from ottla.client.errors import IllegalState, as_abortable, as_fatal
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.sequences import EPOCH_MAX, NO_PRODUCER, ProducerIdAndEpoch, Sequences
 from ottla.client.producer.txn_requests import (
@@ -334,6 +334,13 @@ class TransactionManager:
             self._introduced.clear()
         self.producer = producer
 
+    def initialized(self, producer: ProducerIdAndEpoch, *, is_epoch_bump: bool) -> None:
+        """The coordinator has given the producer its id and epoch."""
+        self.set_producer(producer)
+        if is_epoch_bump:
+            self.reset_sequences()
+        self.transition(State.READY)
+
     def reset_sequences(self) -> None:
         """All partitions begin at 0: nothing is under way."""
         self.sequences.clear()
@@ -534,6 +541,3 @@ class TransactionManager:
                     self.request_epoch_bump(partition)
                 return True
         return error.retriable
-
-
-__all__ = ["AbortableError", "FatalProducerError", "State", "TransactionManager"]

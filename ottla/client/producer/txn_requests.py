@@ -223,12 +223,8 @@ class InitProducerId(TxnRequest):
         error = _error(response.error_code)
         manager = self.manager
         if error is None:
-            from ottla.client.producer.transaction import State
-
-            manager.set_producer(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
-            if self._is_epoch_bump:
-                manager.reset_sequences()
-            manager.transition(State.READY)
+            given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            manager.initialized(given, is_epoch_bump=self._is_epoch_bump)
             self.result.succeed()
         elif error.retriable:
             return error
