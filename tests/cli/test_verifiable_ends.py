@@ -128,15 +128,18 @@ def test_acknowledgements_are_those_asked_for(ottla: Run, cluster: Cluster, acks
 
 @pytest.mark.java
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_real_kafka_is_written_and_read(ottla: Run, kafka_broker: str, protocol: str) -> None:
+def test_a_real_kafka_is_written_and_read(ottla: Run, kafka_broker: str, protocol: str, tmp_path: Path) -> None:
+    settings = tmp_path / "producer.properties"
+    settings.write_text("retries=1000\n")  # the tool tries once, and a new topic's leader may not know of it yet
     topic = f"ends-{next(_numbers)}"
     made = ottla("topics", "--create", "--topic", topic, "--partitions", "2", at=kafka_broker)
     assert made.code == 0, made.err
-    sent = ottla("verifiable-producer", "--topic", topic, "--max-messages", "500", at=kafka_broker)
+    words = ("--topic", topic, "--max-messages", "500", "--command-config", str(settings))
+    sent = ottla("verifiable-producer", *words, at=kafka_broker)
     acked = {event["value"] for event in events(sent.out) if event["name"] == "producer_send_success"}
     assert acked == {str(number) for number in range(500)}
-    words = ("--topic", topic, "--group-id", topic, "--group-protocol", protocol, "--max-messages", "500", "--verbose")
-    read = ottla("verifiable-consumer", *words, at=kafka_broker)
+    group = ("--group-id", topic, "--group-protocol", protocol)
+    read = ottla("verifiable-consumer", "--topic", topic, *group, "--max-messages", "500", "--verbose", at=kafka_broker)
     assert {event["value"] for event in events(read.out) if event["name"] == "record_data"} == acked
     assert all(event["success"] for event in events(read.out) if event["name"] == "offsets_committed")
     perf = ("--topic", topic, "--num-records", "700", "--record-size", "50", "--throughput", "-1")
