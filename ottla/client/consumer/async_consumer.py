@@ -470,7 +470,7 @@ class AsyncConsumer(Generic[K, V]):
         group = self._core.group
         if group is None:
             return
-        event = self._core.begin_leave()
+        event = self._core.begin_leave(timeout_ms)
         error: Exception | None = None
         if event is not None:
             try:

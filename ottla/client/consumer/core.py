@@ -402,10 +402,10 @@ class ConsumerCore:
                 state.is_held = True
         await self.group.prepare(event)
 
-    def begin_leave(self) -> RebalanceEvent | None:
-        """Stop being a member; the event gives up all that is assigned."""
+    def begin_leave(self, timeout_ms: float) -> RebalanceEvent | None:
+        """Stop being a member; the event gives up all that is assigned. What it commits takes no longer than that."""
         assert self.group is not None, "only a group can be left"
-        event = self.group.begin_leave()
+        event = self.group.begin_leave(timeout_ms)
         if event is None and self.subscription.is_by_group and self.subscription.partitions:
             # The group has not heard yet that the last event was carried out, and takes nothing back.
             partitions = tuple(self.subscription.partitions)

@@ -491,7 +491,7 @@ class Consumer(Generic[K, V]):
         group = self._core.group
         if group is None:
             return
-        event = self._do(self._core.begin_leave)
+        event = self._do(lambda: self._core.begin_leave(timeout_ms))
         error: Exception | None = None
         if event is not None:
             try:
