@@ -55,7 +55,8 @@ def _row(
 
     measure.__doc__ = doc or "The median of three rounds."
     bar = None if at_least is None else AtLeast(at_least)
-    benchmark("clients", name, bar=bar)(measure)
+    title = f"{name}, by {NAMES[theirs]}"
+    globals()[f"row {title}"] = benchmark("clients", title, bar=bar)(measure)
 
 
 def _rate(one: ClientMeasured) -> float:
