@@ -279,6 +279,7 @@ async def read_table(
     batches: list[pa.RecordBatch] = []
     while left:
         core.begin_poll()
+        seen = core.signal_count
         made = maker.make(core.take_batches(POLL_BYTES), ends)
         if made.batch is not None:
             batches.append(made.batch)
@@ -291,8 +292,8 @@ async def read_table(
         if left and made.batch is None:
             if deadline.has_passed:
                 names = ", ".join(f"{one} at {core.stands_at(one)} of {end_offset}" for one, end_offset in left.items())
-                raise KafkaTimeout(f"{topic} was not read within {timeout_ms:g} ms: {names}")
-            await core.wait(core.poll_wait_ms(deadline.left_ms))
+                raise KafkaTimeout(f"{topic} was not read within {timeout_ms:.0f} ms: {names}")
+            await core.wait(core.poll_wait_ms(deadline.left_ms), seen)
     if not batches:
         batches.append(maker.builder().finish())
     # Each batch has the topics it met as its dictionary; a table has one for all.

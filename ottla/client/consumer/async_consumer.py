@@ -161,6 +161,7 @@ class AsyncConsumer(Generic[K, V]):
             has_waited = False
             while True:
                 core.begin_poll()
+                seen = core.signal_count  # what comes while a listener runs is not slept over
                 await self._serve()
                 taken = take()
                 if taken:
@@ -169,7 +170,7 @@ class AsyncConsumer(Generic[K, V]):
                     if not has_waited:
                         await self._world.tasks.sleep_ms(0)  # a loop of polls must not keep everything else waiting
                     return None
-                await core.wait(core.poll_wait_ms(deadline.left_ms))
+                await core.wait(core.poll_wait_ms(deadline.left_ms), seen)
                 has_waited = True
         finally:
             self._is_polling = False

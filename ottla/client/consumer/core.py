@@ -146,8 +146,10 @@ class ConsumerCore:
 
     on_group_event = signal
 
-    async def wait(self, timeout_ms: float | None) -> None:
-        """Wait for the next `signal`, and at most so long."""
+    async def wait(self, timeout_ms: float | None, seen: int) -> None:
+        """Wait for a `signal` after the `signal_count` that was seen, and at most so long."""
+        if self.signal_count != seen:
+            return
         promise = self.world.tasks.promise()
         self._waiting[promise] = None
 
@@ -466,6 +468,7 @@ class ConsumerCore:
         """The next offset to be given to the user, waiting until there is one."""
         deadline = Deadline(self.world, timeout_ms)
         while True:
+            seen = self.signal_count
             state = self.subscription.state(partition)
             self.raise_error()
             if state.position is not None and state.status in (Status.FETCHING, Status.AWAIT_VALIDATION):
@@ -474,10 +477,10 @@ class ConsumerCore:
             self.positions_finder.go_on()
             if deadline.has_passed:
                 raise KafkaTimeout(
-                    f"Timeout of {timeout_ms:g} ms expired before the position for partition {partition} could be "
+                    f"Timeout of {timeout_ms:.0f} ms expired before the position for partition {partition} could be "
                     "determined"
                 )
-            await self.wait(deadline.left_ms)
+            await self.wait(deadline.left_ms, seen)
 
     def stands_at(self, partition: TopicPartition) -> int:
         """The position of a partition that has one."""

@@ -170,19 +170,19 @@ class Consumer(Generic[K, V]):
     def _polled(self, timeout: float | None, take: Callable[[], T | None]) -> T | None:
         core = self._core
         deadline = Deadline(self._loop.world, None if timeout is None else timeout * 1000)
+        seen = core.signal_count
         if self._lent.is_open or core.note_poll():
             core.check_open()
             self._settle()
-            self._run(_begin_poll(core))
+            seen = self._run(_begin_poll(core))
             self._serve()
         while True:
-            seen = core.signal_count
             taken = take()
             if taken:
                 return taken
             if deadline.has_passed:
                 return None
-            self._run(_wait_and_begin(core, deadline, seen))
+            seen = self._run(_wait_and_begin(core, deadline, seen))
             self._serve()
 
     def poll_arrow(
@@ -535,12 +535,13 @@ class Consumer(Generic[K, V]):
             log.warning("[%s] close() failed while an error is on its way", self._core.name, exc_info=True)
 
 
-async def _begin_poll(core: ConsumerCore) -> None:
+async def _begin_poll(core: ConsumerCore) -> int:
+    """The beginning of a poll; the signal that it has seen."""
     core.begin_poll()
+    return core.signal_count
 
 
-async def _wait_and_begin(core: ConsumerCore, deadline: Deadline, seen: int) -> None:
+async def _wait_and_begin(core: ConsumerCore, deadline: Deadline, seen: int) -> int:
     """One wait of a poll, unless something has happened since the signal it has `seen`, and what comes after each."""
-    if core.signal_count == seen:
-        await core.wait(core.poll_wait_ms(deadline.left_ms))
-    core.begin_poll()
+    await core.wait(core.poll_wait_ms(deadline.left_ms), seen)
+    return await _begin_poll(core)

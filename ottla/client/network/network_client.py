@@ -137,7 +137,7 @@ class NetworkClient:
 
     def _has_failed(self, node_id: int) -> bool:
         peer = self._peers.get((node_id, MAIN))
-        return peer is not None and peer.failures > 0 and not peer.is_ready
+        return peer is not None and (peer.failures > 0 or peer.is_slow) and not peer.is_ready
 
     def _cost(self, node_id: int) -> tuple[int, float]:
         peer = self._peers.get((node_id, MAIN))
@@ -145,6 +145,8 @@ class NetworkClient:
             return (2, 0)
         if peer.is_ready:
             return (0, peer.load)
+        if peer.is_slow:
+            return (4, peer.load)  # somebody has waited for it in vain
         if peer.is_connecting:
             return (1, peer.load)
         return (3, peer.retry_in_ms()) if peer.retry_in_ms() > 0 else (2, peer.failures)
@@ -236,6 +238,8 @@ class Peer:
         self.is_connecting = False
         self.failures = 0
         """Attempts in a row that came to nothing."""
+        self.is_slow = False
+        """Whether a request has waited for the connection for longer than it could, and there is none yet."""
         self._client = client
         self._lane = lane
         self._world = client.world
@@ -290,6 +294,7 @@ class Peer:
         def time_out() -> None:
             if pending in self._pending:
                 self._pending.remove(pending)
+                self.is_slow = not self.is_ready
                 reason = f"not connected to {self.node} within {timeout_ms:.0f} ms"
                 on_answer(None, RequestTimedOut(f"{_name(request)} was not sent: {reason}"))
 
@@ -414,6 +419,7 @@ class Peer:
     def _on_ready(self, connection: Connection) -> None:
         self._cancel_timer()
         self.is_connecting = False
+        self.is_slow = False
         self.failures = 0
         self._used_ms = self._world.clock.monotonic_ms()
         self._watch_idle()

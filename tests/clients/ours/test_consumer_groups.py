@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ottla.client import AsyncConsumer, Consumer, RebalanceListener, SubscriptionPattern
-from ottla.client.errors import IllegalState, Wakeup
+from ottla.client.errors import IllegalState, NoOffsetForPartition, Wakeup
 from ottla.client.group import OffsetAndMetadata
 from ottla.types import TopicPartition
 from tests.clients.ours.consumers import FACES, PATIENCE_S, make_topic, numbers, partitions, read, values, write
@@ -348,3 +348,20 @@ def test_the_protocol_is_chosen_when_nobody_says_which(address: str) -> None:
     with Consumer[Any, Any](bootstrap_servers=address, group_id=topic, auto_offset_reset="earliest") as consumer:
         consumer.subscribe(topic)
         assert values(read(consumer, 5)) == numbers(5)
+
+
+def test_an_error_that_comes_while_a_poll_begins_is_raised_at_once_and_not_at_its_end(address: str) -> None:
+    topic = make_topic(address)
+    for number in range(8):
+        with Consumer[Any, Any](
+            bootstrap_servers=address,
+            group_id=f"{topic}-{number}",
+            group_protocol="classic",
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+        ) as consumer:
+            consumer.subscribe(topic)
+            started = time.monotonic()
+            with pytest.raises(NoOffsetForPartition):
+                consumer.poll(30)
+            assert time.monotonic() - started < 20

@@ -309,6 +309,21 @@ def test_a_client_whose_brokers_have_all_moved_begins_again_with_the_bootstrap_s
     run(cluster, main)
 
 
+def test_a_broker_that_takes_too_long_to_connect_is_not_asked_again_before_the_others() -> None:
+    cluster = VirtualCluster(17)
+    cluster.create_topic("a")
+
+    async def main(client: Client) -> None:
+        # Two of three are dark: calls for a connection are not even refused.
+        cluster.brokers[1].crash()
+        cluster.brokers[2].crash()
+        started = client.world.clock.monotonic_ms()
+        await client.metadata.topic("a", 30_000)
+        assert client.world.clock.monotonic_ms() - started < 5_000
+
+    run(cluster, main, request_timeout_ms=1000)
+
+
 # Coordinators
 
 
