@@ -40,6 +40,7 @@ NO_GENERATION = -1
 REASON_MAX = 255
 LEAVE_MANY_VERSION = 3
 """From here on LeaveGroup takes several members out, each by its identity."""
+NO_STATIC_MEMBERS = "The broker does not support group.instance.id: unset it"
 
 
 class ClassicState(Enum):
@@ -177,7 +178,7 @@ class ClassicMember:
                     "partition.assignment.strategy, or is a group of another protocol: see group.protocol"
                 )
             case UnsupportedVersion() if self.instance_id is not None:
-                error = UnsupportedVersion("The broker does not support group.instance.id: unset it")
+                error = UnsupportedVersion(NO_STATIC_MEMBERS)
             case _:
                 pass
         return self._on_other_error(error, "JoinGroup")

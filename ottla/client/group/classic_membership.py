@@ -25,7 +25,7 @@ from ottla.client.group.assignors.wire_form import (
     encode_assignment,
     encode_subscription,
 )
-from ottla.client.group.classic_member import ClassicMember, ClassicState, Next, Verdict
+from ottla.client.group.classic_member import NO_STATIC_MEMBERS, ClassicMember, ClassicState, Next, Verdict
 from ottla.client.group.commits import Identity
 from ottla.client.group.context import GroupContext
 from ottla.client.group.interface import GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
@@ -265,7 +265,13 @@ class ClassicMembership(Membership):
         api_key = request.schema.api_key
         if self.member.instance_id is None or api_key is None:
             return request
-        return Build(api_key, lambda _: request, version_min=STATIC_VERSIONS[api_key])
+
+        def make(version: int) -> Message:
+            if version < STATIC_VERSIONS[api_key]:
+                raise UnsupportedVersion(NO_STATIC_MEMBERS)
+            return request
+
+        return Build(api_key, make)
 
     def _subscriptions(self) -> list[tuple[str, bytes]]:
         """What JoinGroup tells: for each strategy what this member wants and has."""
