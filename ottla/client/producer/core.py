@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import BufferExhausted, ClientClosed, IllegalState, KafkaTimeout, SerializationError
-from ottla.client.metrics import Metrics, ProducerMetrics
+from ottla.client.metrics import Metrics, NetworkMetrics, ProducerMetrics
 from ottla.client.network import Coordinators, Deadline, Metadata, NetworkClient, within
 from ottla.client.producer.accumulator import ANY_PARTITION, Accumulator, PartitionQueue, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
@@ -83,7 +83,14 @@ class ProducerCore:
         self.config = config
         transactional = "" if config.transactional_id is None else f", transactionalId={config.transactional_id}"
         self.name = f"Producer clientId={config.client_id}{transactional}"
-        self.network = NetworkClient(world, config, name=self.name)
+        self.metrics = Metrics(
+            config.client_id,
+            world.clock.monotonic_ms,
+            window_ms=config.metrics_sample_window_ms,
+            window_count=config.metrics_num_samples,
+        )
+        measured = NetworkMetrics(self.metrics, "producer")
+        self.network = NetworkClient(world, config, name=self.name, measured=measured)
         self.metadata = Metadata(self.network)
         level = _LEVELS.get(config.compression_type)
         self.accumulator = Accumulator(
@@ -99,12 +106,6 @@ class ProducerCore:
             monotonic_ms=world.clock.monotonic_ms,
             promise=world.tasks.promise,
             check_may_block=check_may_block,
-        )
-        self.metrics = Metrics(
-            config.client_id,
-            world.clock.monotonic_ms,
-            window_ms=config.metrics_sample_window_ms,
-            window_count=config.metrics_num_samples,
         )
         accumulator = self.accumulator
         self.measured = ProducerMetrics(

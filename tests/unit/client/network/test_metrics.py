@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from ottla.client import Admin, AsyncAdmin, AsyncConsumer, AsyncShareConsumer, Consumer, Producer, ShareConsumer
+from ottla.client import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    AsyncShareConsumer,
+    Consumer,
+    Producer,
+    ShareConsumer,
+)
 from ottla.client.metrics import Metrics, MetricValues
 from ottla.client.network import COORDINATOR, NetworkClient
 from ottla.errors import NetworkException
@@ -171,6 +180,7 @@ def test_every_client_shows_the_metrics_that_kafkas_has() -> None:
     async def main(world: ClientWorld) -> None:
         address = cluster.bootstrap_servers
         clients: dict[str, Any] = {
+            "producer": AsyncProducer(bootstrap_servers=address, world=world),
             "classic": AsyncConsumer(bootstrap_servers=address, group_id="g", group_protocol="classic", world=world),
             "consumer": AsyncConsumer(bootstrap_servers=address, group_id="g", group_protocol="consumer", world=world),
             "share": AsyncShareConsumer(bootstrap_servers=address, group_id="g", world=world),
