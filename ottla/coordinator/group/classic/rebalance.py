@@ -23,7 +23,7 @@ from ottla.coordinator.group.classic.group import (
 )
 from ottla.coordinator.group.classic.member import ClassicMember
 from ottla.coordinator.group.classic.records import generation_record
-from ottla.errors import KafkaError, RebalanceInProgress, UnknownMemberId
+from ottla.errors import KafkaError, RebalanceInProgress, UnknownMemberId, UnknownServerError
 from ottla.machine import Result
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
@@ -244,7 +244,12 @@ class Rebalances:
 
     def store_failed(self, group: ClassicGroup, member_id: str, error: BaseException) -> None:
         """The leader's assignment could not be written: nobody gets one, and all join again."""
-        code = error.code if isinstance(error, KafkaError) else -1
+        if isinstance(error, KafkaError):
+            code = error.code
+        else:
+            code = UnknownServerError.code
+            log.error("[%s] The assignment of group %s could not be stored", self._shard.name, group.group_id,
+                      exc_info=error)  # fmt: skip
         self.refuse_syncs(group, code)
         self.prepare_or_complete(
             group, f"Error {error} when storing group assignment during SyncGroup (member: {member_id})"
