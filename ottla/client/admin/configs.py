@@ -279,7 +279,8 @@ async def list_config_resources(
     def make(version: int) -> ListConfigResourcesRequest:
         if version == 0 and wanted != [ConfigResourceType.CLIENT_METRICS]:
             raise UnsupportedVersion("The broker is too old to list resources other than client metrics")
-        return ListConfigResourcesRequest(resource_types=list(wanted))
+        # Version 0, of brokers before 4.1, lists client metrics and nothing else, and has no room to say so.
+        return ListConfigResourcesRequest(resource_types=list(wanted) if version else [])
 
     def read(response: ListConfigResourcesResponse) -> list[ConfigResource]:
         check(response.error_code)

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.client.admin import (
     AclOperation,
+    AlterConfigOp,
     ConfigResource,
     ConfigResourceType,
     FakeAdmin,
@@ -28,6 +29,7 @@ from ottla.types import TopicPartition, Uuid
 from ottla.wire import APIS, Message, Versions, decode, encode, find_api, response_class
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -100,6 +102,8 @@ class OlderCluster(FakeCluster):
             )
         if isinstance(request, DeleteTopicsRequest) and request.topic_names:
             request.topics = [DeleteTopicState(name=name) for name in request.topic_names]
+        if isinstance(request, ListConfigResourcesRequest) and self.versions(KEYS[name]).last == 0:
+            request.resource_types = [ConfigResourceType.CLIENT_METRICS]
         return super().answer(node_id, request)
 
 
@@ -153,6 +157,16 @@ def test_groups_of_consumers_are_described_in_the_classic_way() -> None:
     cluster.put_group("g")
     described = admin.describe_consumer_groups(["g"]).all()["g"]
     assert (described.type, described.state) == (GroupType.CLASSIC, GroupState.EMPTY)
+
+
+def test_subscriptions_to_metrics_are_listed_where_no_type_can_be_named() -> None:
+    """Kafka 3.7 to 4.0, whose request has no fields; found on 3.9.1."""
+    admin, cluster = with_topic(ListConfigResources=0)
+    metrics = ConfigResource.client_metrics("mine")
+    admin.incremental_alter_configs({metrics: [AlterConfigOp.set("interval.ms", "1000")]}).all()
+    assert admin.list_client_metrics_resources() == ["mine"]
+    assert admin.list_config_resources([ConfigResourceType.CLIENT_METRICS]) == [metrics]
+    assert ("ListConfigResources", 0) in cluster.asked
 
 
 def test_an_offset_that_is_not_known_of_does_not_hide_the_others() -> None:
