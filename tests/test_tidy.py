@@ -146,6 +146,7 @@ PUBLIC_INSIDES: set[str] = {
     "ottla.replica.share",
     "ottla.world.system",
     "ottla.world.http",
+    "ottla.world.locks",
     "ottla.world.threads",
     "ottla.world.system_loop",
     "ottla.metadata.controller",

@@ -18,12 +18,12 @@ from ottla.client.errors import ClientClosed
 from ottla.client.network import NO_NODE, Cluster
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.delivery import NO_SIZE, Delivery, OnDelivery
-from ottla.client.producer.guard import new_mutex
 from ottla.client.producer.partitioners import Bits, StickyPartitioner
 from ottla.errors import MessageTooLarge
 from ottla.records import HEADER_SIZE, Codec, Header, append_record, partition_of
 from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.world import Promise
+from ottla.world.locks import new_mutex
 
 if TYPE_CHECKING:
     from ottla.client.columnar import EncodedSection

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 from ottla.client.errors import KafkaTimeout
 from ottla.client.producer.delivery import NO_OFFSET, Delivery, OnDelivery
-from ottla.client.producer.guard import Mutex, Parked
 from ottla.errors import KafkaError
 from ottla.records import (
     HEADER_SIZE,
@@ -36,6 +35,7 @@ from ottla.records import (
 )
 from ottla.types import TopicPartition
 from ottla.world import Promise
+from ottla.world.locks import Mutex, Parked
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from ottla.client.producer.async_producer import check_record, no_memory, not_by
 from ottla.client.producer.bulk import BulkDelivery
 from ottla.client.producer.core import GroupMetadata, ProducerCore, ProducerRecord
 from ottla.client.producer.delivery import Delivery, OnDelivery, RecordMetadata
-from ottla.client.producer.guard import Parked
 from ottla.errors import KafkaError
 from ottla.records import Header
 from ottla.types import TopicPartition
+from ottla.world.locks import Parked
 from ottla.world.threads import LoopClosed, LoopThread
 
 if TYPE_CHECKING:

@@ -1,18 +1,14 @@
-"""The lock between the threads that send and the thread of the loop that takes their batches away.
-
-It is the mutex of a queue: a plain lock of the interpreter, and the one that a module outside `ottla.world` gets
-without reaching for `threading`. `Parked` is where a thread waits until somebody has news for it.
-"""
+"""Locks, for the few places where a caller's threads meet the thread of a client's loop."""
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager
-from queue import Queue
 from typing import Any, Protocol
 
 
 class Mutex(AbstractContextManager[Any], Protocol):
-    """What is asked of a lock here."""
+    """What is asked of a lock."""
 
     def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...
 
@@ -21,7 +17,7 @@ class Mutex(AbstractContextManager[Any], Protocol):
 
 def new_mutex() -> Mutex:
     """A lock that nobody holds."""
-    return Queue[None]().mutex
+    return threading.Lock()
 
 
 class Parked:
