@@ -29,7 +29,7 @@ def test_the_examples_work(real: RealSide) -> None:
             continue
         run(code, text.count("\n", 0, block.start(2)), names)
         count += 1
-    assert count == 12 + (real.name == "kafka")
+    assert count == 13 + (real.name == "kafka")
     admin = names["admin"]
     assert isinstance(admin, Admin)
     assert {"orders", "payments", "clicks", "views"} <= set(admin.list_topics())
