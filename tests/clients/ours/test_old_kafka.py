@@ -476,7 +476,8 @@ def test_a_share_consumer_is_told_that_there_are_no_share_groups(kafka: OldKafka
 
 
 def test_a_restart_in_the_middle_loses_and_repeats_nothing(kafka: OldKafka, admin: Admin) -> None:
-    topic = created(admin)
+    """Of records that are written and read meanwhile, and of a transaction that is open across it."""
+    topic, other = created(admin), created(admin)
     is_half_way = threading.Event()
 
     def produce() -> None:
@@ -490,12 +491,20 @@ def test_a_restart_in_the_middle_loses_and_repeats_nothing(kafka: OldKafka, admi
 
     writing = threading.Thread(target=produce, daemon=True)
     found: list[Any] = []
-    with reader(kafka, group_id=topic, auto_commit_interval_ms=200) as consumer:
+    with (
+        reader(kafka, group_id=topic, auto_commit_interval_ms=200) as consumer,
+        Producer(bootstrap_servers=kafka.address, transactional_id=other) as transactional,
+    ):
+        transactional.init_transactions(PATIENCE_S)
+        transactional.begin_transaction()
+        transactional.send(other, b"before").result(PATIENCE_S)
         consumer.subscribe([topic])
         writing.start()
         assert is_half_way.wait(PATIENCE_S)
         found += read(consumer, RESTART_RECORDS // 8)
         kafka.restart()
+        transactional.send(other, b"after")
+        transactional.commit_transaction(PATIENCE_S)
         deadline = time.monotonic() + 3 * PATIENCE_S
         while len(found) < RESTART_RECORDS:
             assert time.monotonic() < deadline, f"{len(found)} records came"
@@ -503,4 +512,5 @@ def test_a_restart_in_the_middle_loses_and_repeats_nothing(kafka: OldKafka, admi
         writing.join(PATIENCE_S)
     assert values(found) == numbers(RESTART_RECORDS)
     assert read_by_stock_client(kafka.address, topic) == numbers(RESTART_RECORDS)
+    assert read_by_stock_client(kafka.address, other) == [b"before", b"after"]
     assert topic in admin.list_topics()  # the connection it had is gone, and it does not show
