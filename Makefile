@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
-JOBS ?= 2
+JOBS ?= 3
 
 .PHONY: run test lint types unit bench sim mutants soak lock clean help
 
@@ -23,7 +23,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(COMPILED)
-	$(BIN)/pytest -n $(JOBS) $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 bench: $(COMPILED) ## measure, print a table, write benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
