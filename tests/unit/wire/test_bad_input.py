@@ -132,10 +132,13 @@ def test_an_impossible_length_anywhere_allocates_no_more_than_the_frame_carries(
         tracemalloc.start()
         try:
             for frame in frames:
-                before, _ = tracemalloc.get_traced_memory()
-                tracemalloc.reset_peak()
-                decodes(cls, version, frame, f"{line['name']} v{version}")
-                _, peak = tracemalloc.get_traced_memory()
-                assert peak - before < 20_000 + 50 * len(data), f"{line['name']} v{version}: {frame.hex()}"
+                peaks = []
+                while len(peaks) < 3 and (not peaks or peaks[-1] >= 20_000 + 50 * len(data)):
+                    # What another thread of this process allocates meanwhile is counted too, but not every time.
+                    before, _ = tracemalloc.get_traced_memory()
+                    tracemalloc.reset_peak()
+                    decodes(cls, version, frame, f"{line['name']} v{version}")
+                    peaks.append(tracemalloc.get_traced_memory()[1] - before)
+                assert peaks[-1] < 20_000 + 50 * len(data), f"{line['name']} v{version}: {frame.hex()}"
         finally:
             tracemalloc.stop()
