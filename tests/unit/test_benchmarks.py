@@ -245,7 +245,7 @@ def test_a_comparison_takes_turns_after_one_round_that_does_not_count() -> None:
 def test_measuring_counts_cpu_time_and_the_kernels_share_of_it() -> None:
     def read_much() -> None:
         with Path("/dev/zero").open("rb", buffering=0) as zeros:
-            for _ in range(64):
+            for _ in range(1024):  # long enough for the ticks in which the kernel counts
                 zeros.read(1 << 20)
 
     timing = Bench().measure(read_much, rounds=2)

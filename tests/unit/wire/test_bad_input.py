@@ -132,7 +132,7 @@ def test_an_impossible_length_anywhere_allocates_no_more_than_the_frame_carries(
         tracemalloc.start()
         try:
             for frame in frames:
-                peaks = []
+                peaks: list[int] = []
                 while len(peaks) < 3 and (not peaks or peaks[-1] >= 20_000 + 50 * len(data)):
                     # What another thread of this process allocates meanwhile is counted too, but not every time.
                     before, _ = tracemalloc.get_traced_memory()
