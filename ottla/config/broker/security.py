@@ -5,11 +5,11 @@ Names, types, defaults, bounds and update modes are Kafka's (kafka-facts/config-
 
 from __future__ import annotations
 
+from ottla.config.security import LoginSettings
 from ottla.config.table import (
     HIGH,
     LOW,
     PER_BROKER,
-    ConfigTable,
     Password,
     Setting,
     boolean,
@@ -24,7 +24,7 @@ from ottla.config.table import (
 )
 
 
-class SecuritySettings(ConfigTable):
+class SecuritySettings(LoginSettings):
     """TLS, SASL, tokens and who is who."""
 
     authorizer_class_name = Setting(
@@ -56,17 +56,9 @@ class SecuritySettings(ConfigTable):
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", update=PER_BROKER,
         doc="The class that turns a connection into a principal. Ottla builds principals as Kafka's own class does.",
     )  # fmt: skip
-    sasl_client_callback_handler_class: Setting[str | None] = Setting(
-        "sasl.client.callback.handler.class", class_name, None,
-        doc="The class that answers for this node when it is a SASL client.",
-    )  # fmt: skip
     sasl_enabled_mechanisms: Setting[tuple[str, ...]] = Setting(
         "sasl.enabled.mechanisms", string_list, ("GSSAPI",), update=PER_BROKER,
         doc="The SASL mechanisms that clients may use.",
-    )  # fmt: skip
-    sasl_jaas_config: Setting[Password | None] = Setting(
-        "sasl.jaas.config", password, None, update=PER_BROKER,
-        doc="The login modules, in JAAS's form.",
     )  # fmt: skip
     sasl_kerberos_kinit_cmd = Setting(
         "sasl.kerberos.kinit.cmd", string, "/usr/bin/kinit", update=PER_BROKER,
@@ -80,10 +72,6 @@ class SecuritySettings(ConfigTable):
         "sasl.kerberos.principal.to.local.rules", string_list, ("DEFAULT",), update=PER_BROKER,
         doc="The rules that turn a Kerberos principal into a short name; the first that matches is taken.",
     )  # fmt: skip
-    sasl_kerberos_service_name: Setting[str | None] = Setting(
-        "sasl.kerberos.service.name", string, None, update=PER_BROKER,
-        doc="The Kerberos principal that the brokers run as.",
-    )  # fmt: skip
     sasl_kerberos_ticket_renew_jitter = Setting(
         "sasl.kerberos.ticket.renew.jitter", double, 0.05, update=PER_BROKER,
         doc="How much of the renewal time of a ticket is random.",
@@ -91,22 +79,6 @@ class SecuritySettings(ConfigTable):
     sasl_kerberos_ticket_renew_window_factor = Setting(
         "sasl.kerberos.ticket.renew.window.factor", double, 0.8, update=PER_BROKER,
         doc="The share of a ticket's life after which it is renewed.",
-    )  # fmt: skip
-    sasl_login_callback_handler_class: Setting[str | None] = Setting(
-        "sasl.login.callback.handler.class", class_name, None,
-        doc="The class that answers a login module's questions.",
-    )  # fmt: skip
-    sasl_login_class: Setting[str | None] = Setting(
-        "sasl.login.class", class_name, None,
-        doc="The class that logs this node in.",
-    )  # fmt: skip
-    sasl_login_connect_timeout_ms: Setting[int | None] = Setting(
-        "sasl.login.connect.timeout.ms", integer, None, importance=LOW,
-        doc="How long connecting to the identity provider may take.",
-    )  # fmt: skip
-    sasl_login_read_timeout_ms: Setting[int | None] = Setting(
-        "sasl.login.read.timeout.ms", integer, None, importance=LOW,
-        doc="How long reading from the identity provider may take.",
     )  # fmt: skip
     sasl_login_refresh_buffer_seconds = Setting(
         "sasl.login.refresh.buffer.seconds", short, 300, update=PER_BROKER,
@@ -124,14 +96,6 @@ class SecuritySettings(ConfigTable):
         "sasl.login.refresh.window.jitter", double, 0.05, update=PER_BROKER,
         doc="How much of that time is random.",
     )  # fmt: skip
-    sasl_login_retry_backoff_max_ms = Setting(
-        "sasl.login.retry.backoff.max.ms", long, 10_000, importance=LOW,
-        doc="The longest wait before the identity provider is asked again.",
-    )  # fmt: skip
-    sasl_login_retry_backoff_ms = Setting(
-        "sasl.login.retry.backoff.ms", long, 100, importance=LOW,
-        doc="The first wait before the identity provider is asked again.",
-    )  # fmt: skip
     sasl_mechanism_controller_protocol = Setting(
         "sasl.mechanism.controller.protocol", string, "GSSAPI", importance=HIGH,
         doc="The SASL mechanism for talking to controllers.",
@@ -140,112 +104,6 @@ class SecuritySettings(ConfigTable):
         "sasl.mechanism.inter.broker.protocol", string, "GSSAPI", update=PER_BROKER,
         doc="The SASL mechanism for talking to other brokers.",
     )  # fmt: skip
-    sasl_oauthbearer_assertion_algorithm = Setting(
-        "sasl.oauthbearer.assertion.algorithm", string, "RS256", ignore_case=True, valid=("ES256", "RS256"),
-        doc="How the assertion is signed.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_claim_aud: Setting[str | None] = Setting(
-        "sasl.oauthbearer.assertion.claim.aud", string, None,
-        doc="The `aud` claim of the assertion.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_claim_exp_seconds = Setting(
-        "sasl.oauthbearer.assertion.claim.exp.seconds", integer, 300, min=0, max=86_400, importance=LOW,
-        doc="How long the assertion is valid.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_claim_iss: Setting[str | None] = Setting(
-        "sasl.oauthbearer.assertion.claim.iss", string, None,
-        doc="The `iss` claim of the assertion.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_claim_jti_include = Setting(
-        "sasl.oauthbearer.assertion.claim.jti.include", boolean, False,
-        doc="Whether the assertion has a `jti` claim.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_claim_nbf_seconds = Setting(
-        "sasl.oauthbearer.assertion.claim.nbf.seconds", integer, 60, min=0, max=3600, importance=LOW,
-        doc="How far before now the assertion's validity begins.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_claim_sub: Setting[str | None] = Setting(
-        "sasl.oauthbearer.assertion.claim.sub", string, None,
-        doc="The `sub` claim of the assertion.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_file: Setting[str | None] = Setting(
-        "sasl.oauthbearer.assertion.file", string, None,
-        doc="A file with an assertion that was made before.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_private_key_file: Setting[str | None] = Setting(
-        "sasl.oauthbearer.assertion.private.key.file", string, None,
-        doc="The key that signs the assertion.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_private_key_passphrase: Setting[Password | None] = Setting(
-        "sasl.oauthbearer.assertion.private.key.passphrase", password, None,
-        doc="The passphrase of that key.",
-    )  # fmt: skip
-    sasl_oauthbearer_assertion_template_file: Setting[str | None] = Setting(
-        "sasl.oauthbearer.assertion.template.file", string, None,
-        doc="A file with the fixed headers and claims of the assertion.",
-    )  # fmt: skip
-    sasl_oauthbearer_client_credentials_client_id: Setting[str | None] = Setting(
-        "sasl.oauthbearer.client.credentials.client.id", string, None,
-        doc="The client id for the client-credentials grant.",
-    )  # fmt: skip
-    sasl_oauthbearer_client_credentials_client_secret: Setting[Password | None] = Setting(
-        "sasl.oauthbearer.client.credentials.client.secret", password, None,
-        doc="The secret for the client-credentials grant.",
-    )  # fmt: skip
-    sasl_oauthbearer_clock_skew_seconds = Setting(
-        "sasl.oauthbearer.clock.skew.seconds", integer, 30, importance=LOW,
-        doc="How far the clocks of this node and of the identity provider may differ.",
-    )  # fmt: skip
-    sasl_oauthbearer_expected_audience: Setting[tuple[str, ...]] = Setting(
-        "sasl.oauthbearer.expected.audience", string_list, (), importance=HIGH,
-        doc="The audiences that a token must name one of.",
-    )  # fmt: skip
-    sasl_oauthbearer_expected_issuer: Setting[str | None] = Setting(
-        "sasl.oauthbearer.expected.issuer", string, None, importance=HIGH,
-        doc="The issuer that a token must name.",
-    )  # fmt: skip
-    sasl_oauthbearer_jwks_endpoint_refresh_ms = Setting(
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms", long, 3_600_000, importance=LOW,
-        doc="How often the identity provider's keys are fetched anew.",
-    )  # fmt: skip
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = Setting(
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", long, 10_000, importance=LOW,
-        doc="The longest wait before those keys are asked for again.",
-    )  # fmt: skip
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = Setting(
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", long, 100, importance=LOW,
-        doc="The first wait before those keys are asked for again.",
-    )  # fmt: skip
-    sasl_oauthbearer_jwks_endpoint_url: Setting[str | None] = Setting(
-        "sasl.oauthbearer.jwks.endpoint.url", string, None,
-        doc="Where the identity provider's keys are.",
-    )  # fmt: skip
-    sasl_oauthbearer_jwt_retriever_class = Setting(
-        "sasl.oauthbearer.jwt.retriever.class", class_name,
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-        doc="The class that fetches tokens.",
-    )  # fmt: skip
-    sasl_oauthbearer_jwt_validator_class = Setting(
-        "sasl.oauthbearer.jwt.validator.class", class_name,
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
-        doc="The class that checks tokens.",
-    )  # fmt: skip
-    sasl_oauthbearer_scope: Setting[str | None] = Setting(
-        "sasl.oauthbearer.scope", string, None,
-        doc="The scope that is asked for.",
-    )  # fmt: skip
-    sasl_oauthbearer_scope_claim_name = Setting(
-        "sasl.oauthbearer.scope.claim.name", string, "scope", importance=LOW,
-        doc="The name of the claim that holds the scope.",
-    )  # fmt: skip
-    sasl_oauthbearer_sub_claim_name = Setting(
-        "sasl.oauthbearer.sub.claim.name", string, "sub", importance=LOW,
-        doc="The name of the claim that holds the subject.",
-    )  # fmt: skip
-    sasl_oauthbearer_token_endpoint_url: Setting[str | None] = Setting(
-        "sasl.oauthbearer.token.endpoint.url", string, None,
-        doc="Where tokens are fetched.",
-    )  # fmt: skip
     sasl_server_callback_handler_class: Setting[str | None] = Setting(
         "sasl.server.callback.handler.class", class_name, None,
         doc="The class that answers a SASL server's questions.",
@@ -253,10 +111,6 @@ class SecuritySettings(ConfigTable):
     sasl_server_max_receive_size = Setting(
         "sasl.server.max.receive.size", integer, 524_288,
         doc="The largest message of a client before it is authenticated.",
-    )  # fmt: skip
-    security_providers: Setting[str | None] = Setting(
-        "security.providers", string, None, importance=LOW,
-        doc="Java security providers. Ottla loads no Java classes.",
     )  # fmt: skip
     ssl_allow_dn_changes = Setting(
         "ssl.allow.dn.changes", boolean, False, importance=LOW,
@@ -273,18 +127,6 @@ class SecuritySettings(ConfigTable):
     ssl_client_auth = Setting(
         "ssl.client.auth", string, "none", valid=("required", "requested", "none"), update=PER_BROKER,
         doc="Whether clients must, may or need not show a certificate.",
-    )  # fmt: skip
-    ssl_enabled_protocols: Setting[tuple[str, ...]] = Setting(
-        "ssl.enabled.protocols", string_list, ("TLSv1.2", "TLSv1.3"), update=PER_BROKER,
-        doc="The TLS versions that are offered.",
-    )  # fmt: skip
-    ssl_endpoint_identification_algorithm = Setting(
-        "ssl.endpoint.identification.algorithm", string, "https", importance=LOW, update=PER_BROKER,
-        doc="How a server's name is checked against its certificate; empty does not check it.",
-    )  # fmt: skip
-    ssl_engine_factory_class: Setting[str | None] = Setting(
-        "ssl.engine.factory.class", class_name, None, importance=LOW, update=PER_BROKER,
-        doc="The class that makes TLS engines. Ottla loads no Java classes.",
     )  # fmt: skip
     ssl_key_password: Setting[Password | None] = Setting(
         "ssl.key.password", password, None, update=PER_BROKER,
@@ -310,25 +152,9 @@ class SecuritySettings(ConfigTable):
         "ssl.keystore.password", password, None, update=PER_BROKER,
         doc="The password of that file.",
     )  # fmt: skip
-    ssl_keystore_type = Setting(
-        "ssl.keystore.type", string, "JKS", update=PER_BROKER,
-        doc="The format of that file.",
-    )  # fmt: skip
     ssl_principal_mapping_rules = Setting(
         "ssl.principal.mapping.rules", string, "DEFAULT", importance=LOW,
         doc="The rules that turn a certificate's name into a short one; the first that matches is taken.",
-    )  # fmt: skip
-    ssl_protocol = Setting(
-        "ssl.protocol", string, "TLSv1.3", update=PER_BROKER,
-        doc="The TLS version that contexts are made for.",
-    )  # fmt: skip
-    ssl_provider: Setting[str | None] = Setting(
-        "ssl.provider", string, None, update=PER_BROKER,
-        doc="The Java provider of TLS.",
-    )  # fmt: skip
-    ssl_secure_random_implementation: Setting[str | None] = Setting(
-        "ssl.secure.random.implementation", string, None, importance=LOW, update=PER_BROKER,
-        doc="The Java source of randomness for TLS.",
     )  # fmt: skip
     ssl_trustmanager_algorithm = Setting(
         "ssl.trustmanager.algorithm", string, "PKIX", update=PER_BROKER,
@@ -345,8 +171,4 @@ class SecuritySettings(ConfigTable):
     ssl_truststore_password: Setting[Password | None] = Setting(
         "ssl.truststore.password", password, None, update=PER_BROKER,
         doc="The password of that file.",
-    )  # fmt: skip
-    ssl_truststore_type = Setting(
-        "ssl.truststore.type", string, "JKS", update=PER_BROKER,
-        doc="The format of that file.",
     )  # fmt: skip
