@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from confluent_kafka import Producer
 from ottla.client import Admin, TopicPartition
 from ottla.testing import Cluster
 from tests.cli.conftest import Run
+from tests.support.ready import is_ready
 
 _numbers = itertools.count()
 
@@ -93,7 +93,7 @@ def test_a_signal_in_a_blocked_write_loses_no_line(cluster: Cluster) -> None:
     topic = new_topic(cluster)
     with start(cluster, "verifiable-producer", "--topic", topic, PYTHONUNBUFFERED="1") as running:
         assert running.stdout is not None
-        select.select([running.stdout], [], [], 30)
+        assert is_ready(running.stdout, wait_s=30)
         with pytest.raises(subprocess.TimeoutExpired):
             running.wait(1.5)  # nobody reads: the pipe is full, and the tool waits in a write
         running.send_signal(signal.SIGTERM)

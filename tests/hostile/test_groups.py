@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import socket
 import time
 from collections.abc import Iterator
@@ -45,6 +44,7 @@ from tests.hostile.probe import watched
 from tests.hostile.wild import Pools, wild_message
 from tests.support.clients import eventually
 from tests.support.raw import RawClient
+from tests.support.ready import is_ready
 from tests.support.server import Server, Settings, run_ottla
 
 SEED = 20261116
@@ -95,7 +95,7 @@ class Wild:
         self.close()
         self._socket = socket.create_connection(("127.0.0.1", self._port), 10)
         self._socket.sendall(frame)
-        if not select.select([self._socket], [], [], WAIT_S)[0]:
+        if not is_ready(self._socket, wait_s=WAIT_S):
             return  # a join that waits for others, or one that the broker thinks about: it may
         with self._socket.makefile("rb") as stream:
             size = int.from_bytes(stream.read(4), "big")

@@ -14,44 +14,52 @@ from tests.support.clients import PATIENCE_S, new_topic
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its own schemas
-    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import NewTopic
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from kafka.structs import OffsetAndMetadata
 
+POLL_MS = 2000
 
-class Member:
+
+class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer of a group that polls in a thread of its own, as an application has it."""
 
     def __init__(self, address: str, group: str, topics: list[str] | str, **settings: Any) -> None:
+        self.records: list[Any] = []
+        self.assigned: set[Any] = set()
         self.consumer = KafkaConsumer(
             bootstrap_servers=address, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
             session_timeout_ms=20_000, heartbeat_interval_ms=200, metadata_max_age_ms=500, fetch_max_wait_ms=100,
             **settings,
         )  # fmt: skip
         if isinstance(topics, str):
-            self.consumer.subscribe(pattern=topics)
+            self.consumer.subscribe(pattern=topics, listener=self)
         else:
             for topic in topics:
-                # A member that joins before it knows the topic has to join again when it does. Should its poll() time
-                # out during that, kafka-python 3.0 forgets the join: the broker's SyncGroup answer with the partitions
-                # comes, is not looked at, and the member sends no heartbeats any more. Its debug log shows it.
+                # A member that joins before it knows the topic has to join again when it does.
                 self.consumer.partitions_for_topic(topic)
-            self.consumer.subscribe(topics)
-        self.records: list[Any] = []
-        self.assigned: set[Any] = set()
+            self.consumer.subscribe(topics, listener=self)
         self._is_over = False
         self._work: list[Callable[[], Any]] = []
         self._thread = threading.Thread(target=self._poll)
         self._thread.start()
 
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.assigned = set()
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.assigned = set(assigned)
+
     def _poll(self) -> None:
         while not self._is_over:
-            for batch in self.consumer.poll(50).values():
+            # Should a poll() time out while the member joins, kafka-python 3.0 forgets the join: the broker's SyncGroup
+            # answer with the partitions comes, is not looked at, and the member sends no heartbeats any more. Its debug
+            # log shows it. So a poll has more time than a join takes on a busy machine.
+            for batch in self.consumer.poll(POLL_MS).values():
                 self.records += batch
-            self.assigned = set(self.consumer.assignment())
             while self._work:
                 self._work.pop()()
 

@@ -5,7 +5,6 @@ A transcript is played through either, so that a real Kafka can be asked whether
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from ottla.server.dispatch import Dispatcher
 from ottla.wire import Message, decode, encode, request_class, response_class
 from ottla.world import Address
 from tests.support.raw import RawClient
+from tests.support.ready import is_ready
 from tests.unit.replica.node import LISTENER, TestNode
 
 SETTLE_MS = 60.0
@@ -139,4 +139,4 @@ class SocketDoor:
 
 class _Line(RawClient):
     def is_readable(self) -> bool:
-        return bool(select.select([self._socket], [], [], 0)[0])
+        return is_ready(self._socket)
