@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         describe_group,
         describe_topic,
     )
+    from ottla.config.durations import duration_ms
     from ottla.config.dynamic import DynamicConfig, validate_dynamic
     from ottla.config.group import GroupConfig, validate_group
     from ottla.config.topic import validate_topic
@@ -50,6 +51,7 @@ _LAZY = {
         "describe_group",
         "describe_topic",
     ),
+    "durations": ("duration_ms",),
     "dynamic": ("DynamicConfig", "validate_dynamic"),
     "group": ("GroupConfig", "validate_group"),
     "topic": ("validate_topic",),
@@ -80,6 +82,7 @@ __all__ = [
     "describe_client_metrics",
     "describe_group",
     "describe_topic",
+    "duration_ms",
     "format_property",
     "names_without_effect",
     "parse_match",

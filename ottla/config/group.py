@@ -6,40 +6,29 @@ and by the controller when a group's settings are altered.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from ottla.config.broker import BrokerConfig
+from ottla.config.durations import duration_ms
 from ottla.config.table import ConfigTable, Setting, boolean, integer, string
 from ottla.errors import InvalidConfig
 
-# Java's `Duration.parse`, whose last part is seconds with up to nine digits of a fraction.
-_DURATION = re.compile(
-    r"([-+]?)P(?:([-+]?[0-9]+)D)?(T(?:([-+]?[0-9]+)H)?(?:([-+]?[0-9]+)M)?(?:([-+]?[0-9]+)(?:[.,]([0-9]{0,9}))?S)?)?",
-    re.IGNORECASE,
-)
 _BY_DURATION = "by_duration:"
 
 
 def check_offset_reset(name: str, value: str) -> None:
     if value in ("latest", "earliest"):
         return
-    if value.startswith(_BY_DURATION) and _is_duration(value.removeprefix(_BY_DURATION)):
-        return
+    try:
+        if value.startswith(_BY_DURATION):
+            duration_ms(value.removeprefix(_BY_DURATION))
+            return
+    except ValueError:
+        pass  # the message below says what would be right
     raise InvalidConfig(
         f"Invalid value {value} for configuration {name}: Invalid value `{value}` for configuration {name}. The value "
         "must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
     )
-
-
-def _is_duration(text: str) -> bool:
-    """Whether Java reads it as a duration that is not below zero."""
-    parts = _DURATION.fullmatch(text)
-    if parts is None or text[-1] in "Tt" or not any(parts.group(2, 4, 5, 6)):
-        return False
-    days, hours, minutes, seconds = (int(part or 0) for part in parts.group(2, 4, 5, 6))
-    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return (-whole if parts[1] == "-" else whole) >= 0
 
 
 class GroupConfig(ConfigTable):

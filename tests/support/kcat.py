@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from tests.support.kafka import cache_dir
+from tests.support.maven import cache_dir
 
 
 @cache

@@ -1,15 +1,13 @@
 """A broker of an old Kafka: its jars from Maven Central, and its processes, with a ZooKeeper where it needs one.
 
 `OLD_KAFKAS` are those that our clients are shown against. `OldKafka` is one node that can be stopped and started
-again on its port; its ZooKeeper runs on meanwhile. Jars are cached outside the repository, as `support.kafka` caches
-Kafka's own; a machine without Java, Maven or a registry skips the test with the reason.
+again on its port; its ZooKeeper runs on meanwhile. A machine without Java, Maven or a registry skips the test with the
+reason.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import shutil
 import socket
 import subprocess
 import time
@@ -17,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import confluent_kafka
-import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.support.kafka import cache_dir
+from tests.support.maven import jars
 from tests.support.server import POLL_S, READY_S, STOP_S, Server, free_ports
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
@@ -48,37 +45,9 @@ class Release:
 
     def classpath(self) -> str:
         """Its jars, fetched the first time."""
-        for tool in ("java", "mvn"):
-            if shutil.which(tool) is None:
-                pytest.skip(f"needs `{tool}` to run Kafka {self.version}")
-        home = cache_dir() / f"old-kafka-{self.version}"
-        home.mkdir(parents=True, exist_ok=True)
-        with open(home / ".lock", "w") as lock:  # concurrent runs fetch once
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (home / ".complete").exists():
-                (home / "pom.xml").write_text(self._pom())
-                command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"]
-                fetched = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=600, check=False)
-                if fetched.returncode != 0:
-                    lines = (fetched.stdout + fetched.stderr).strip().splitlines() or ["no output"]
-                    pytest.skip(f"Maven could not fetch Kafka {self.version}: {lines[0]}")
-                (home / ".complete").touch()
-        return f"{home / 'libs'}/*"
-
-    def _pom(self) -> str:
-        artifacts = [("org.apache.kafka", f"kafka_{self.scala}", self.version), _LOGGING]
-        if self.needs_zookeeper:
-            artifacts.append(_ZOOKEEPER)
-        dependencies = "".join(
-            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-            "</dependency>"
-            for group, artifact, version in artifacts
-        )
-        return (
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-            f"<groupId>ottla.tests</groupId><artifactId>old-kafka-jars</artifactId><version>{self.version}</version>"
-            f"<dependencies>{dependencies}</dependencies></project>"
-        )
+        zookeeper = [_ZOOKEEPER] if self.needs_zookeeper else []
+        kafka = ("org.apache.kafka", f"kafka_{self.scala}", self.version)
+        return jars(f"old-kafka-{self.version}", kafka, _LOGGING, *zookeeper)
 
 
 OLD_KAFKAS = (

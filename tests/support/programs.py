@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka import cache_dir
+from tests.support.maven import cache_dir
 
 BUILD_S = 600
 

@@ -48,7 +48,7 @@ def test_a_share_group_may_begin_a_while_back(duration: str) -> None:
     validate_group({"share.auto.offset.reset": f"by_duration:{duration}"}, TIERED)
 
 
-@pytest.mark.parametrize("duration", ["", "P", "PT", "P1DT", "1D", "-P1D", "PT-1S", "P1Y", "PT1.1H"])
+@pytest.mark.parametrize("duration", ["", "P", "PT", "P1DT", "1D", "-P1D", "PT-1S", "PT-0.5S", "P1Y", "PT1.1H"])
 def test_what_java_does_not_read_as_a_while_is_refused(duration: str) -> None:
     with pytest.raises(InvalidConfig, match="must be either 'earliest', 'latest'"):
         validate_group({"share.auto.offset.reset": f"by_duration:{duration}"}, TIERED)
