@@ -32,6 +32,7 @@ LAYERS: list[set[str]] = [
     {"node"},
     {"sim"},
     {"testing"},
+    {"pipelines"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
@@ -61,7 +62,8 @@ OUTSIDE = {
 }
 DOORS = {"world", "sim"}  # the real door, and the virtual one
 # A command is a process of its own: it has a terminal, arguments and an exit code. What tests use starts processes.
-COMMANDS = {"cli", "testing"}
+# Pipelines run in Spark's processes, which have their own time, threads and files.
+COMMANDS = {"cli", "testing", "pipelines"}
 # The broker's stack and the clients never import each other: each is used without the other.
 BROKER = {"storage", "machine", "raft", "metadata", "coordinator", "replica", "server", "node"}
 
