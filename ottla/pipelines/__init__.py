@@ -1,14 +1,15 @@
 """Data pipelines on Spark: topics as DataFrames, Kafka Streams' model, ETL.
 
 `pip install 'ottla[spark]'` brings what this package needs; importing it imports neither Spark nor Arrow. Names are
-looked up when they are first asked for.
+looked up when they are first asked for: a new name is added twice, below for type checkers and in `_LAZY`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.pipelines.errors import MissingDependency, PipelineError
+    from ottla.pipelines.errors import MissingDependency as MissingDependency
+    from ottla.pipelines.errors import PipelineError as PipelineError
 
 _LAZY: dict[str, tuple[str, ...]] = {
     "ottla.pipelines.errors": ("MissingDependency", "PipelineError"),
