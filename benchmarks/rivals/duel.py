@@ -39,6 +39,8 @@ class Sizes:
     starts: int = 5
     kafka_starts: int = 2
     rounds: int = 5
+    warm_up_rounds: int = 1
+    """They do not count: each scenario has code of its own for Kafka's compiler."""
     idle_s: float = 2.0
     warm_up_records: int = 2_000_000
     records: int = 1_000_000
@@ -53,6 +55,7 @@ QUICK = Sizes(
     starts=0,
     kafka_starts=0,
     rounds=1,
+    warm_up_rounds=0,
     idle_s=0.0,
     warm_up_records=2_000,
     records=2_000,
@@ -108,11 +111,10 @@ def run(bench: Bench, only: frozenset[str] = frozenset()) -> Duel:
             load(_job("produce", server, "warm-up", sizes.warm_up_records, KIB))
         for name, scenario in SCENARIOS.items():
             if not only or name in only:
-                # One round that does not count: each scenario has code of its own for Kafka's compiler.
-                for round_ in range(1 + sizes.rounds):
+                for round_ in range(sizes.warm_up_rounds + sizes.rounds):
                     for server in servers if round_ % 2 == 0 else reversed(servers):
                         measured = load(scenario(server, round_, sizes))
-                        if round_:
+                        if round_ >= sizes.warm_up_rounds:
                             duel.runs.setdefault((name, server.name), []).append(measured)
                         _say(f"{name:>10} {server.name}: {measured.wall_s:6.2f} s, broker {measured.broker_cpu_s:6.2f} "
                              f"CPU-s, client {measured.client_cpu_s:6.2f} CPU-s")  # fmt: skip

@@ -42,9 +42,11 @@ class Sizes:
     offset_groups: int = 1000
     offset_partitions: int = 100
     starts: int = 2
+    warm_up_rounds: int = 1
+    """They do not count: each scenario has code of its own for Kafka's compiler."""
 
 
-QUICK = Sizes(1, 2, 5, 10, 1, 3, 0.2, 3, 5, 1, 5, 3, 4, 1)
+QUICK = Sizes(1, 2, 5, 10, 1, 3, 0.2, 3, 5, 1, 5, 3, 4, 1, warm_up_rounds=0)
 
 
 @dataclass(slots=True)
@@ -73,12 +75,12 @@ def run(bench: Bench, only: frozenset[str] = frozenset()) -> GroupDuel:
         for name, scenario in SCENARIOS.items():
             if only and name not in only:
                 continue
-            # One round does not count: each scenario has code of its own for Kafka's compiler.
             counted = {"idle": 1, "commit": sizes.commit_rounds}.get(name, sizes.rounds)
-            for round_ in range(1 + counted):
+            for round_ in range(sizes.warm_up_rounds + counted):
                 for server in servers if round_ % 2 == 0 else reversed(servers):
-                    outcome = scenario(server, f"{name}-{round_}", sizes, round_ == 0)
-                    if round_:
+                    is_warm_up = round_ < sizes.warm_up_rounds
+                    outcome = scenario(server, f"{name}-{round_}", sizes, is_warm_up)
+                    if not is_warm_up:
                         duel.runs.setdefault((name, server.name), []).append(outcome)
                     _say(f"{name:>18} {server.name}: {outcome.wall_s:6.2f} s, broker "
                          f"{outcome.broker_cpu_s:6.2f} CPU-s, client {outcome.client_cpu_s:6.2f} CPU-s")  # fmt: skip
