@@ -22,8 +22,11 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# What fails beside two other workers on a busy machine gets a second try, alone, and the output says that it needed it.
 unit: $(COMPILED)
-	$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore tests/pipelines $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore tests/pipelines $(ARGS) || \
+	    { echo "SECOND TRY, alone, of what failed above:"; \
+	      $(BIN)/pytest --last-failed --last-failed-no-failures none --ignore tests/pipelines $(ARGS); }
 
 pipelines: $(COMPILED)  # one Spark for all of them
 	$(BIN)/pytest tests/pipelines $(ARGS)
