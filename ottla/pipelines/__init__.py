@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.pipelines.errors import MissingDependency as MissingDependency
     from ottla.pipelines.errors import PipelineError as PipelineError
-    from ottla.pipelines.session import session as session
+    from ottla.pipelines.spark import session as session
 
 _LAZY: dict[str, tuple[str, ...]] = {
     "ottla.pipelines.errors": ("MissingDependency", "PipelineError"),
-    "ottla.pipelines.session": ("session",),
+    "ottla.pipelines.spark": ("session",),
 }
 _HOME = {name: module for module, names in _LAZY.items() for name in names}
 

@@ -1,0 +1,134 @@
+"""A Spark session that works out of the box: `ottla.pipelines.session()`.
+
+On one machine it finds or brings a Java, starts Spark in this interpreter's own Python with `format("ottla")` within
+reach, quietly, and with settings meant for one machine. Under `spark-submit`, with a cluster's master or over Spark
+Connect the same call leaves to the cluster what is the cluster's: there, `ottla[spark]` is installed where the workers
+run.
+
+Settings, strongest first: the caller's, then those of a session that exists already, then `defaults`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.pipelines.errors import MissingDependency, PipelineError
+from ottla.pipelines.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Value = str | int | float | bool
+
+LOCAL = re.compile(r"local(\[.*\])?$")
+LOOPBACK = "127.0.0.1"
+LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def session(
+    app_name: str = "ottla",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    java: str | os.PathLike[str] | None = None,
+    ui: bool = False,
+    conf: Mapping[str, Value] | None = None,
+    **spark_conf: Value,
+) -> SparkSession:
+    """A Spark session, made now or the one that there is.
+
+    `master` is a Spark master; without one it is what `spark-submit` was given, and `local[*]` otherwise. `remote` is
+    the address of a Spark Connect server (`sc://host`), instead of a master. `java` is the home of the Java to use,
+    instead of the one that is found. `ui` starts Spark's web pages. `conf` has Spark's own settings; so has the rest,
+    with underscores: `session(spark_sql_shuffle_partitions=8)`.
+
+    Raises `MissingDependency` where Spark is not installed or no Java is to be had.
+    """
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    if master is not None and remote is not None:
+        raise PipelineError("a session has a master or a remote, and was given both")
+    chosen = {**(conf or {}), **{_dotted(name): value for name, value in spark_conf.items()}}
+    running = SparkSession.getActiveSession()
+    if remote is None and master is None:
+        remote = os.environ.get("SPARK_REMOTE")
+    if running is None and remote is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        master = master or os.environ.get("MASTER") or "local[*]"
+        _prepare(master, java)
+        chosen = {**defaults(master, ui=ui), **chosen}
+    builder = SparkSession.builder.appName(app_name)
+    if remote is not None:
+        builder = builder.remote(remote)
+    elif master is not None and running is None:
+        builder = builder.master(master)
+    made: SparkSession = builder.config(map=dict(chosen)).getOrCreate()
+    return made
+
+
+def defaults(master: str, *, ui: bool = False) -> Mapping[str, Value]:
+    """What a session is given unless its caller says otherwise."""
+    found: dict[str, Value] = {
+        # A topic's timestamps are instants. With one time zone everywhere a window begins at the same instant on the
+        # machine that reads the result as on the one that made it.
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": True,
+        # State of any size, checkpointed as what changed; `transformWithState` knows no other store.
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": True,
+    }
+    if LOCAL.match(master):
+        found |= {
+            # The host's own name may resolve to nothing, or to an address that a laptop has lost since.
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            # Each micro-batch pays for every partition of every shuffle: 200, Spark's own, is for clusters.
+            "spark.sql.shuffle.partitions": _cores(master),
+            "spark.ui.enabled": ui,
+            "spark.ui.showConsoleProgress": False,
+        }
+        if "SPARK_CONF_DIR" not in os.environ:  # an operator's own logging stays
+            found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    return found
+
+
+def require_spark() -> None:
+    """Says in one line what to install, where Spark is missing."""
+    missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
+    if missing:
+        raise MissingDependency(f"pipelines need {' and '.join(missing)}: pip install 'ottla[spark]'")
+
+
+def _prepare(master: str, java: str | os.PathLike[str] | None) -> None:
+    """What a Java process and the Python workers below it inherit has to be there before the process is started."""
+    os.environ["JAVA_HOME"] = str(find_java(java).home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if not LOCAL.match(master):
+        return
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    # A checkout that is used without being installed is not on the workers' path.
+    root = str(Path(__file__).resolve().parent.parent.parent)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root not in paths and not root.endswith("-packages"):
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, paths)])
+
+
+def _cores(master: str) -> int:
+    """How many tasks `local[...]` runs at once."""
+    told = re.match(r"local\[(\d+)", master)
+    if told:
+        return max(1, int(told[1]))
+    return 1 if master == "local" else os.cpu_count() or 1
+
+
+def _dotted(name: str) -> str:
+    """`spark_sql_shuffle_partitions` as Spark spells it; no setting of Spark's own has an underscore."""
+    return name if "." in name else name.replace("_", ".")

@@ -1,0 +1,41 @@
+"""What the tests of pipelines share: one Spark and one node a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.testing import Cluster
+from tests.support.spark import start_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark warns of a pandas that it does not know yet with every function that it is given."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+            )
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The run's one Spark session, of two cores."""
+    session = start_spark()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The run's one node, in a process of its own. A test that stops a broker or moves its clock makes its own."""
+    with Cluster(processes=True) as running:
+        yield running
