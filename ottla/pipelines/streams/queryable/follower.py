@@ -1,0 +1,103 @@
+"""Reads a changelog topic into a `StateTable`, as far as it is committed.
+
+Promises: after `catch_up` the table has everything that was committed before the call. A changelog whose beginning is
+gone past the table's positions (its records were deleted, or it is another topic of the same name) is read again from
+where it begins now. Not for two threads at once: the store that has it takes care of that.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ottla.client import Admin, Consumer, KafkaTimeout, OffsetsOutOfRange, TopicPartition
+from ottla.errors import UnknownTopicOrPartition
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams.queryable.table import Change, StateTable
+from ottla.pipelines.streams.stores import StoreSpec
+from ottla.pipelines.streams.stores.layout import read_key
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.5
+BATCH_RECORDS = 50_000
+"""How many changes are taken into the table at once."""
+
+
+def describe(settings: Mapping[str, Any], topic: str) -> tuple[str, int]:
+    """The id of a changelog topic and the number of its partitions."""
+    with Admin(settings) as admin:
+        try:
+            found = admin.describe_topics([topic])[topic].result()
+        except UnknownTopicOrPartition:
+            raise PipelineError(
+                f"There is no topic {topic}: the store has not been written yet, or has another name"
+            ) from None
+    return str(found.topic_id), len(found.partitions)
+
+
+class Follower:
+    """One reader of one changelog."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], topic: str, partitions: int, spec: StoreSpec, table: StateTable
+    ) -> None:
+        self._spec = spec
+        self._table = table
+        self._topic = topic
+        self._partitions = [TopicPartition(topic, partition) for partition in range(partitions)]
+        self._consumer: Consumer[bytes, bytes] = Consumer(
+            {
+                **settings,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "none",
+                "enable.auto.commit": "false",
+                "max.poll.records": str(BATCH_RECORDS),
+            }
+        )
+        self._consumer.assign(self._partitions)
+        self._seek()
+
+    def _seek(self) -> None:
+        positions = self._table.positions()
+        fresh = [one for one in self._partitions if one.partition not in positions]
+        starts = self._consumer.beginning_offsets(fresh) if fresh else {}
+        for one in self._partitions:
+            self._consumer.seek(one, positions[one.partition] if one.partition in positions else starts[one])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def catch_up(self, timeout_s: float) -> None:
+        """Take in all that is committed now; `KafkaTimeout` when that takes longer."""
+        deadline = time.monotonic() + timeout_s
+        ends = self._consumer.end_offsets(self._partitions, timeout=timeout_s)
+        while any(self._consumer.position(one) < ends[one] for one in self._partitions):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise KafkaTimeout(f"{self._topic} was not read to its end within {timeout_s:g} s")
+            try:
+                self._step(min(left_s, POLL_S))
+            except OffsetsOutOfRange:
+                log.warning("[StateTable %s] what follows is gone from the topic; reading it anew", self._topic)
+                self._table.clear()
+                self._seek()
+                ends = self._consumer.end_offsets(self._partitions, timeout=timeout_s)
+
+    def _step(self, timeout_s: float) -> None:
+        records = self._consumer.poll(timeout_s)
+        # The position is behind the markers of transactions too, which are no records.
+        positions = {one.partition: self._consumer.position(one) for one in self._partitions}
+        self._table.apply(self._changes(records), positions, retention_ms=self._spec.retention_ms)
+
+    def _changes(self, records: list[Any]) -> Iterator[Change]:
+        for record in records:
+            if record.key is None:
+                raise PipelineError(
+                    f"{self._topic}-{record.partition} has a record without a key at offset {record.offset}: "
+                    f"it is not the changelog of store {self._spec.name}"
+                )
+            key = read_key(self._spec.kind, record.key, window_ms=self._spec.window_ms)
+            yield Change(key, record.value, record.timestamp, record.partition)
