@@ -1,0 +1,54 @@
+"""Kafka Streams' model on Spark: a topology of streams and tables, described, drawn, tested without a broker, run.
+
+Importing this imports no Spark: names are looked up when they are first asked for. A new name is added twice, below for
+type checkers and in `_LAZY`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.pipelines.streams import aggregates as aggregates
+    from ottla.pipelines.streams.builder import StreamsBuilder as StreamsBuilder
+    from ottla.pipelines.streams.expressions import python as python
+    from ottla.pipelines.streams.graph import Node as Node
+    from ottla.pipelines.streams.graph import Topology as Topology
+    from ottla.pipelines.streams.kstream import KGroupedStream as KGroupedStream
+    from ottla.pipelines.streams.kstream import KStream as KStream
+    from ottla.pipelines.streams.kstream import WindowedKStream as WindowedKStream
+    from ottla.pipelines.streams.ktable import GlobalKTable as GlobalKTable
+    from ottla.pipelines.streams.ktable import KTable as KTable
+    from ottla.pipelines.streams.serdes import Serde as Serde
+    from ottla.pipelines.streams.serdes import json as json
+    from ottla.pipelines.streams.windows import JoinWindows as JoinWindows
+    from ottla.pipelines.streams.windows import SessionWindows as SessionWindows
+    from ottla.pipelines.streams.windows import SlidingWindows as SlidingWindows
+    from ottla.pipelines.streams.windows import TimeWindows as TimeWindows
+
+_LAZY: dict[str, tuple[str, ...]] = {
+    "builder": ("StreamsBuilder",),
+    "expressions": ("python",),
+    "graph": ("Node", "Topology"),
+    "kstream": ("KGroupedStream", "KStream", "WindowedKStream"),
+    "ktable": ("GlobalKTable", "KTable"),
+    "serdes": ("Serde", "json"),
+    "windows": ("JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows"),
+}
+_HOME = {name: module for module, names in _LAZY.items() for name in names}
+
+__all__ = list(_HOME)  # and a type checker has the imports above
+
+
+def __getattr__(name: str) -> object:
+    if name == "aggregates":
+        return import_module("ottla.pipelines.streams.aggregates")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"ottla.pipelines.streams.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,319 @@
+"""A topology: a plain graph of named nodes, each with the work it stands for.
+
+Nothing here knows Spark. The builder adds nodes; `planning` cuts the graph into queries; `description` writes it in
+Kafka Streams' words; `drawing` makes a picture. A node comes after its parents, so the order of the list is an order in
+which everything can be walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams.aggregates import Fold
+from ottla.pipelines.streams.expressions import Expression, Python
+from ottla.pipelines.streams.serdes import Serde
+from ottla.pipelines.streams.windows import JoinWindows, Windows
+
+# --- where records come from and where they go
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Records of topics, as a stream or as a table's changelog."""
+
+    topics: tuple[str, ...]
+    key: Serde
+    value: Serde
+    table: bool = False
+    store: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalSource:
+    """A topic that is read as a whole, latest value by key, and given to every task."""
+
+    topic: str
+    key: Serde
+    value: Serde
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Records written to a topic; without a serde the type decides."""
+
+    topic: str
+    key: Serde | None
+    value: Serde | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForEach:
+    """A Python function called for each record; the records end there."""
+
+    function: Python
+
+
+# --- what is done to one record at a time
+
+
+@dataclass(frozen=True, slots=True)
+class MapValues:
+    """A new value; for a table, a deleted row stays deleted."""
+
+    value: Expression
+    table: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A new key and a new value."""
+
+    key: Expression
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class SelectKey:
+    """A new key."""
+
+    key: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMap:
+    """A record for each element of an array of structs `key, value`, or of values when `values_only`."""
+
+    records: Expression
+    values_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Records for which a condition holds and no earlier one did; a table's row that fails becomes a deletion."""
+
+    condition: Expression | None
+    negated: bool = False
+    unless: tuple[Expression, ...] = ()
+    table: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """A Python function called for each record, which goes on unchanged."""
+
+    function: Python
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Nothing: a merge of streams, or a table seen as a stream."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalJoin:
+    """Each record with the row of a global table that its key expression names."""
+
+    table: str
+    key: Expression
+    joiner: Expression
+    left: bool
+
+
+Stateless = MapValues | Map | SelectKey | FlatMap | Filter | Peek | Pass | GlobalJoin
+
+
+# --- what remembers
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What is gathered: named folds, or an initial value and Python functions."""
+
+    folds: tuple[tuple[str | None, Fold], ...] = ()
+    initial: Any = None
+    adder: Python | None = None
+    merger: Python | None = None
+    reducer: Python | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A table by key, or by key and window."""
+
+    aggregation: Aggregation
+    store: str
+    windows: Windows | None = None
+    final: bool = False
+    late_topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suppress:
+    """A windowed table whose rows come once, when their window has closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoin:
+    """Two streams' records of one key, not further apart than the windows say. `kind`: inner, left, outer."""
+
+    windows: JoinWindows
+    joiner: Expression
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTableJoin:
+    """A stream's records with the row the table has for their key at that time. `kind`: inner, left."""
+
+    joiner: Expression
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableJoin:
+    """Two tables' rows of one key. `kind`: inner, left, outer."""
+
+    joiner: Expression
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeySubscribe:
+    """The left table of a foreign-key join, told to those who keep the rows it refers to."""
+
+    foreign_key: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyMatch:
+    """Where a foreign key's rows of both tables meet."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyResult:
+    """The newest answer for each row of the left table."""
+
+    joiner: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """Records through a topic of the application's own, so that they lie there by their key."""
+
+    partitions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """A processor with its stores: `operator` is what `ottla.pipelines.streams.processor` makes of it."""
+
+    operator: Any
+
+
+Stateful = (
+    Aggregate
+    | Suppress
+    | StreamJoin
+    | StreamTableJoin
+    | TableJoin
+    | ForeignKeySubscribe
+    | ForeignKeyMatch
+    | ForeignKeyResult
+    | Repartition
+    | Custom
+)
+Work = Source | GlobalSource | Sink | ForEach | Stateless | Stateful
+
+STATEFUL = (
+    Aggregate,
+    Suppress,
+    StreamJoin,
+    StreamTableJoin,
+    TableJoin,
+    ForeignKeySubscribe,
+    ForeignKeyMatch,
+    ForeignKeyResult,
+    Repartition,
+    Custom,
+)
+"""What is the root of a query of its own."""
+REKEYS = (Map, SelectKey)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One step. `parents` are names; a join's are in order left, right."""
+
+    name: str
+    work: Work
+    parents: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Graph:
+    """Nodes by name, in the order they were added: parents first."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    _numbers: int = 0
+
+    def name(self, kind: str) -> str:
+        """A name as Kafka Streams makes them: `KSTREAM-FILTER-0000000003`."""
+        name = f"{kind}-{self._numbers:010d}"
+        self._numbers += 1
+        return name
+
+    def add(self, name: str, work: Work, *parents: str, stores: tuple[str, ...] = ()) -> str:
+        """Adds a node and returns its name."""
+        if name in self.nodes:
+            raise PipelineError(f"the topology has a node {name} already: give the second one another name")
+        missing = [parent for parent in parents if parent not in self.nodes]
+        assert not missing, f"{name} stands on {missing}, which are not in the graph"
+        self.nodes[name] = Node(name, work, parents, stores)
+        return name
+
+    def children(self, name: str) -> list[Node]:
+        """Who reads this node's records, in the order they were added."""
+        return [node for node in self.nodes.values() if name in node.parents]
+
+
+class Topology:
+    """A finished graph under the application's name: described, drawn, started on Spark."""
+
+    def __init__(self, application: str, nodes: Mapping[str, Node]) -> None:
+        self.application = application
+        self.nodes = dict(nodes)
+        self._children: dict[str, list[Node]] = {name: [] for name in self.nodes}
+        for node in self.nodes.values():
+            for parent in dict.fromkeys(node.parents):
+                self._children[parent].append(node)
+
+    def children(self, name: str) -> list[Node]:
+        """Who reads a node's records."""
+        return self._children[name]
+
+    def describe(self) -> str:
+        """The topology as text, in the manner of Kafka Streams' `TopologyDescription`."""
+        from ottla.pipelines.streams.description import describe
+
+        return describe(self)
+
+    def to_mermaid(self) -> str:
+        """The topology as a Mermaid flowchart, which Git hosts and notebooks show as a picture."""
+        from ottla.pipelines.streams.drawing import mermaid
+
+        return mermaid(self)
+
+    def to_svg(self) -> str:
+        """The topology as a picture that stands alone."""
+        from ottla.pipelines.streams.drawing import svg
+
+        return svg(self)

@@ -1,0 +1,298 @@
+"""`KStream`: records one after the other, and what can be done with them; `KGroupedStream` and its windows.
+
+Each method adds a node and returns what comes out of it; nothing runs before the topology is started. Functions are SQL
+text over `key`, `value` and `timestamp`, functions of Columns — `lambda value: ...` or `lambda key, value: ...` — or
+`python(...)` functions of plain values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, overload
+
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams import aggregates
+from ottla.pipelines.streams.aggregates import Fold
+from ottla.pipelines.streams.expressions import Expression, Python, check
+from ottla.pipelines.streams.graph import (
+    Aggregate,
+    Aggregation,
+    Custom,
+    Filter,
+    FlatMap,
+    ForEach,
+    GlobalJoin,
+    Graph,
+    Map,
+    MapValues,
+    Pass,
+    Peek,
+    Repartition,
+    SelectKey,
+    Sink,
+    Source,
+    StreamJoin,
+    StreamTableJoin,
+    Work,
+)
+from ottla.pipelines.streams.ktable import GlobalKTable, KTable
+from ottla.pipelines.streams.serdes import Serde
+from ottla.pipelines.streams.windows import JoinWindows, SessionWindows, Windows
+
+
+class KStream:
+    """A stream of records with a key, a value and a time."""
+
+    def __init__(self, graph: Graph, node: str) -> None:
+        self._graph = graph
+        self.node = node
+
+    def map(self, key: Expression, value: Expression) -> KStream:
+        """A new key and a new value for each record."""
+        return self._then("KSTREAM-MAP", Map(check(key, "map"), check(value, "map")))
+
+    def map_values(self, value: Expression) -> KStream:
+        """A new value for each record; its key stays, so nothing moves."""
+        return self._then("KSTREAM-MAPVALUES", MapValues(check(value, "map_values")))
+
+    def filter(self, condition: Expression) -> KStream:
+        """The records for which the condition holds."""
+        return self._then("KSTREAM-FILTER", Filter(check(condition, "filter")))
+
+    def filter_not(self, condition: Expression) -> KStream:
+        """The records for which the condition does not hold."""
+        return self._then("KSTREAM-FILTER", Filter(check(condition, "filter_not"), negated=True))
+
+    def flat_map(self, records: Expression) -> KStream:
+        """Any number of records for each: the expression is an array of structs with `key` and `value`."""
+        return self._then("KSTREAM-FLATMAP", FlatMap(check(records, "flat_map"), values_only=False))
+
+    def flat_map_values(self, values: Expression) -> KStream:
+        """Any number of values for each record, under its key: the expression is an array."""
+        return self._then("KSTREAM-FLATMAPVALUES", FlatMap(check(values, "flat_map_values"), values_only=True))
+
+    def select_key(self, key: Expression) -> KStream:
+        """A new key for each record."""
+        return self._then("KSTREAM-KEY-SELECT", SelectKey(check(key, "select_key")))
+
+    def peek(self, function: Python) -> KStream:
+        """Calls a Python function with each key and value, on the worker, maybe more than once for a retried task."""
+        return self._then("KSTREAM-PEEK", Peek(_python(function, "peek")))
+
+    def branch(self, *conditions: Expression) -> list[KStream]:
+        """A stream for each condition, with the records it is the first to hold for; and a last one with the rest."""
+        for condition in conditions:
+            check(condition, "branch")
+        firsts = [Filter(condition, unless=conditions[:index]) for index, condition in enumerate(conditions)]
+        return [self._then("KSTREAM-BRANCH", work) for work in [*firsts, Filter(None, unless=conditions)]]
+
+    def merge(self, *others: KStream) -> KStream:
+        """The records of all the streams; each stream's own order is kept, nothing is promised between them."""
+        name = self._graph.name("KSTREAM-MERGE")
+        parents = (self.node, *(other.node for other in others))
+        return KStream(self._graph, self._graph.add(name, Pass("merge"), *parents))
+
+    def repartition(self, *, partitions: int | None = None, name: str | None = None) -> KStream:
+        """The records through a topic of the application's own, where they lie by their key."""
+        node = f"{name}-repartition" if name else self._graph.name("KSTREAM-REPARTITION")
+        return KStream(self._graph, self._graph.add(node, Repartition(partitions), self.node))
+
+    def through(self, topic: str, *, key: str | Serde = "string", value: str | Serde = "string") -> KStream:
+        """The records through a topic of yours: written there and read from there."""
+        self.to(topic, key=key, value=value)
+        source = Source((topic,), Serde.of(key), Serde.of(value))
+        return KStream(self._graph, self._graph.add(self._graph.name("KSTREAM-SOURCE"), source))
+
+    def to(self, topic: str, *, key: str | Serde | None = None, value: str | Serde | None = None) -> None:
+        """Writes the records to a topic. Without a serde the type decides: long for BIGINT, JSON for a struct."""
+        work = Sink(topic, _serde(key), _serde(value))
+        self._graph.add(self._graph.name("KSTREAM-SINK"), work, self.node)
+
+    def for_each(self, function: Python) -> None:
+        """Calls a Python function with each key and value; the stream ends there."""
+        self._graph.add(self._graph.name("KSTREAM-FOREACH"), ForEach(_python(function, "for_each")), self.node)
+
+    def process(self, operator: Any, *, stores: tuple[str, ...] = (), name: str | None = None) -> KStream:
+        """Your own processor with its state stores: see `ottla.pipelines.streams.processor`."""
+        node = name or self._graph.name("KSTREAM-PROCESSOR")
+        return KStream(self._graph, self._graph.add(node, Custom(operator), self.node, stores=stores))
+
+    def group_by(self, key: Expression) -> KGroupedStream:
+        """Groups by a new key."""
+        return self.select_key(key).group_by_key()
+
+    def group_by_key(self) -> KGroupedStream:
+        """Groups by the key the records have."""
+        return KGroupedStream(self._graph, self.node)
+
+    def to_table(self, *, name: str | None = None) -> KTable:
+        """The stream seen as a changelog: a key's latest value is its row."""
+        node = name or self._graph.name("KSTREAM-TOTABLE")
+        return KTable(self._graph, self._graph.add(node, Pass("to_table"), self.node))
+
+    @overload
+    def join(self, other: KStream, joiner: Expression, windows: JoinWindows) -> KStream: ...
+    @overload
+    def join(self, other: KTable, joiner: Expression) -> KStream: ...
+    @overload
+    def join(self, other: GlobalKTable, joiner: Expression, *, key: Expression = "key") -> KStream: ...
+    def join(
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: Expression,
+        windows: JoinWindows | None = None,
+        *,
+        key: Expression = "key",
+    ) -> KStream:
+        """Records that find a partner: in a stream within the windows, in a table, or in a global table."""
+        return self._join(other, joiner, windows, key, "inner")
+
+    @overload
+    def left_join(self, other: KStream, joiner: Expression, windows: JoinWindows) -> KStream: ...
+    @overload
+    def left_join(self, other: KTable, joiner: Expression) -> KStream: ...
+    @overload
+    def left_join(self, other: GlobalKTable, joiner: Expression, *, key: Expression = "key") -> KStream: ...
+    def left_join(
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: Expression,
+        windows: JoinWindows | None = None,
+        *,
+        key: Expression = "key",
+    ) -> KStream:
+        """As `join`, and records without a partner with null in its place: once the window has closed."""
+        return self._join(other, joiner, windows, key, "left")
+
+    def outer_join(self, other: KStream, joiner: Expression, windows: JoinWindows) -> KStream:
+        """As `left_join`, for both sides."""
+        return self._join(other, joiner, windows, "key", "outer")
+
+    def _join(
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: Expression,
+        windows: JoinWindows | None,
+        key: Expression,
+        kind: str,
+    ) -> KStream:
+        check(joiner, "a join")
+        if isinstance(other, GlobalKTable):
+            work: Work = GlobalJoin(other.node, check(key, "a join"), joiner, left=kind == "left")
+            name = self._graph.name("KSTREAM-GLOBALTABLE-JOIN")
+            return KStream(self._graph, self._graph.add(name, work, self.node, other.node))
+        if isinstance(other, KTable):
+            work, prefix = StreamTableJoin(joiner, kind), "KSTREAM-TABLE-JOIN"
+        elif windows is None:
+            raise PipelineError(
+                "a join of two streams needs JoinWindows: how far apart records may be that belong together"
+            )
+        else:
+            work, prefix = StreamJoin(windows, joiner, kind), "KSTREAM-JOIN"
+        name = self._graph.name(prefix)
+        return KStream(self._graph, self._graph.add(name, work, self.node, other.node, stores=(f"{name}-store",)))
+
+    def _then(self, kind: str, work: Work) -> KStream:
+        return KStream(self._graph, self._graph.add(self._graph.name(kind), work, self.node))
+
+
+class KGroupedStream:
+    """Records put together by key, about to become a table."""
+
+    def __init__(self, graph: Graph, node: str, windows: Windows | None = None) -> None:
+        self._graph = graph
+        self._node = node
+        self._windows = windows
+        self._final = False
+        self._late_topic: str | None = None
+
+    def count(self, *, name: str | None = None) -> KTable:
+        """How many records each key has."""
+        return self._table(Aggregation(((None, aggregates.count()),)), "COUNT", name)
+
+    def reduce(self, reducer: Python, *, name: str | None = None) -> KTable:
+        """The records of a key made one, two at a time: `python(lambda so_far, value: ...)`."""
+        checked = _python(reducer, "reduce")
+        return self._table(Aggregation(reducer=checked), "REDUCE", name)
+
+    def aggregate(
+        self,
+        fold: Fold | None = None,
+        *,
+        initial: Any = None,
+        adder: Python | None = None,
+        merger: Python | None = None,
+        name: str | None = None,
+        **folds: Fold,
+    ) -> KTable:
+        """One named aggregate, several as a struct, or `initial` and an `adder(key, value, so_far)`.
+
+        Session windows need a `merger(key, left, right)` beside the adder. State made by Python functions is kept as
+        JSON: numbers, text, lists and dictionaries.
+        """
+        given = sum((fold is not None, bool(folds), adder is not None))
+        if given != 1:
+            raise PipelineError("aggregate takes one named aggregate, several by name, or initial and adder")
+        if adder is None:
+            pairs = ((None, fold),) if fold is not None else tuple(folds.items())
+            return self._table(Aggregation(pairs), "AGGREGATE", name)
+        if isinstance(self._windows, SessionWindows) and merger is None:
+            raise PipelineError("sessions can become one: give aggregate a merger(key, left, right) as well")
+        work = Aggregation(
+            initial=initial, adder=_python(adder, "aggregate"), merger=merger and _python(merger, "aggregate")
+        )
+        return self._table(work, "AGGREGATE", name)
+
+    def windowed_by(self, windows: Windows) -> WindowedKStream:
+        """Groups by time as well."""
+        return WindowedKStream(self._graph, self._node, windows)
+
+    def _table(self, aggregation: Aggregation, kind: str, name: str | None) -> KTable:
+        node = self._graph.name(f"KSTREAM-{kind}")
+        store = name or f"{node}-STATE-STORE"
+        work = Aggregate(aggregation, store, self._windows, self._final, self._late_topic)
+        self._graph.add(node, work, self._node, stores=(store,))
+        return KTable(self._graph, node, windows=self._windows)
+
+
+class WindowedKStream(KGroupedStream):
+    """Records put together by key and window."""
+
+    def __init__(self, graph: Graph, node: str, windows: Windows) -> None:
+        super().__init__(graph, node, windows)
+
+    def emit_strategy(self, strategy: str) -> WindowedKStream:
+        """`on_window_update`, a row for each change, or `on_window_close`, one row when the window has closed."""
+        if strategy not in ("on_window_update", "on_window_close"):
+            raise PipelineError(f"a window's rows come on_window_update or on_window_close, not {strategy!r}")
+        other = self._copy()
+        other._final = strategy == "on_window_close"
+        return other
+
+    def late_to(self, topic: str) -> WindowedKStream:
+        """Writes records that came too late for their window to a topic, as JSON with the key and times as headers."""
+        other = self._copy()
+        other._late_topic = topic
+        return other
+
+    def windowed_by(self, windows: Windows) -> WindowedKStream:
+        """Refused: the windows are chosen already."""
+        raise PipelineError("the stream is windowed already")
+
+    def _copy(self) -> WindowedKStream:
+        assert self._windows is not None
+        other = WindowedKStream(self._graph, self._node, self._windows)
+        other._final, other._late_topic = self._final, self._late_topic
+        return other
+
+
+def _python(function: object, what: str) -> Python:
+    if not isinstance(function, Python):
+        raise PipelineError(
+            f"{what} takes a Python function of plain values: mark it with python(function, returns=...)"
+        )
+    return replace(function)
+
+
+def _serde(given: str | Serde | None) -> Serde | None:
+    return None if given is None else Serde.of(given)

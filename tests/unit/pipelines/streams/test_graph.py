@@ -1,0 +1,95 @@
+"""A topology is built, described and drawn without Spark; mistakes are told where they are made."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from ottla.pipelines import PipelineError
+from ottla.pipelines.streams import JoinWindows, SessionWindows, StreamsBuilder, TimeWindows, Topology, python
+
+
+def word_count() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("lines").flat_map_values("split(value, ' ')")
+    words.group_by("value").count(name="counts").to_stream().to("counts", value="long")
+    return builder.build("word-count")
+
+
+def test_the_description_reads_like_kafka_streams() -> None:
+    assert word_count().describe().splitlines() == [
+        "Topologies:",
+        "   Sub-topology: 0",
+        "    Source: KSTREAM-SOURCE-0000000000 (topics: [lines])",
+        "      --> KSTREAM-FLATMAPVALUES-0000000001",
+        "    Processor: KSTREAM-FLATMAPVALUES-0000000001 (stores: [])",
+        "      --> KSTREAM-KEY-SELECT-0000000002",
+        "      <-- KSTREAM-SOURCE-0000000000",
+        "    Processor: KSTREAM-KEY-SELECT-0000000002 (stores: [])",
+        "      --> KSTREAM-COUNT-0000000003",
+        "      <-- KSTREAM-FLATMAPVALUES-0000000001",
+        "    Processor: KSTREAM-COUNT-0000000003 (stores: [counts])",
+        "      --> KTABLE-TOSTREAM-0000000004",
+        "      <-- KSTREAM-KEY-SELECT-0000000002",
+        "    Processor: KTABLE-TOSTREAM-0000000004 (stores: [])",
+        "      --> KSTREAM-SINK-0000000005",
+        "      <-- KSTREAM-COUNT-0000000003",
+        "    Sink: KSTREAM-SINK-0000000005 (topic: counts)",
+        "      <-- KTABLE-TOSTREAM-0000000004",
+    ]
+
+
+def test_parts_that_do_not_hang_together_are_sub_topologies() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").to("b")
+    left, right = builder.stream("c"), builder.stream("d")
+    left.join(right, "left", JoinWindows.of_time_difference(5)).to("e")
+    text = builder.build("two").describe()
+    assert text.count("Sub-topology") == 2
+    assert "KSTREAM-JOIN-0000000004 (stores: [KSTREAM-JOIN-0000000004-store])" in text
+
+
+def test_a_picture_has_a_box_for_each_node_and_a_line_for_each_edge() -> None:
+    topology = word_count()
+    picture = ElementTree.fromstring(topology.to_svg())
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(picture.findall(f"{space}rect")) == len(topology.nodes)
+    assert len(picture.findall(f"{space}line")) == len(topology.nodes) - 1
+    assert {"lines", "counts"} <= {text.text for text in picture.iter(f"{space}text")}
+    assert topology.to_mermaid().splitlines()[:2] == ["flowchart TD", '    n0(["lines"])']
+
+
+def test_building_a_topology_imports_no_spark() -> None:
+    steps = ["import sys, tests.unit.pipelines.streams.test_graph as t", "t.word_count().describe()"]
+    code = "; ".join([*steps, "print('pyspark' in sys.modules)"])
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_mistakes_are_told_where_they_are_made() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("a")
+    with pytest.raises(PipelineError, match="needs JoinWindows"):
+        stream.join(builder.stream("b"), "left")  # type: ignore[call-overload]
+    with pytest.raises(PipelineError, match="the table has none"):
+        stream.group_by_key().count().suppress()
+    with pytest.raises(PipelineError, match="mark it with python"):
+        stream.peek(print)  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match="must not exceed the size"):
+        TimeWindows.of_size(5).advance_by(6)
+    sessions = stream.group_by_key().windowed_by(SessionWindows.of_inactivity_gap(5))
+    with pytest.raises(PipelineError, match="give aggregate a merger"):
+        sessions.aggregate(initial=0, adder=python(lambda key, value, so_far: so_far + 1, "int"))
+    with pytest.raises(PipelineError, match="no serde is named 'avro'"):
+        builder.stream("a", value="avro")
+    with pytest.raises(PipelineError, match="letters, digits"):
+        builder.build("two words")
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "starts"), [(0, [0]), (4, [0]), (5, [0, 5]), (9, [0, 5]), (10, [5, 10]), (23, [15, 20])]
+)
+def test_a_record_belongs_to_each_hopping_window_that_covers_its_time(timestamp: int, starts: list[int]) -> None:
+    assert TimeWindows.of_size(10).advance_by(5).starts(timestamp) == starts
