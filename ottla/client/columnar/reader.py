@@ -7,13 +7,13 @@ fetch buffer leaves them out). Called by the consumers' `poll_arrow` and by `top
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.client.columnar.arrays import number, numbers_in, repeated, texts
 from ottla.client.columnar.schema import (
     HEADER_TYPE,
     HEADERS_TYPE,
@@ -144,13 +144,13 @@ class ArrowBuilder:
             case "topic":
                 return _topics(runs, counts)
             case "partition":
-                return _repeated(pa.int32(), [run.partition.partition for run in runs], counts)
+                return repeated(pa.int32(), [run.partition.partition for run in runs], counts)
             case "timestamp_type":
-                types = _repeated(pa.int8(), [run.timestamp_type for run in runs], counts)
-                labels = pa.array([kind.label for kind in TimestampType])
+                types = repeated(pa.int8(), [run.timestamp_type for run in runs], counts)
+                labels = texts([kind.label for kind in TimestampType])
                 return pa.DictionaryArray.from_arrays(types, labels, safe=False)
             case "leader_epoch":
-                epochs = _repeated(pa.int32(), [run.leader_epoch for run in runs], counts)
+                epochs = repeated(pa.int32(), [run.leader_epoch for run in runs], counts)
                 return _null_where_negative(epochs)
             case "offset":
                 return _numbers(pa.int64(), columns.offset, columns.row_count)
@@ -228,7 +228,8 @@ def _decoded(
 
 
 def _numbers(kind: pa.DataType, buffer: Buffer | None, count: int) -> pa.Array:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(buffer)], null_count=0)
+    assert buffer is not None, "the builder was asked for it"
+    return numbers_in(kind, buffer, count)
 
 
 def _binary(kind: pa.DataType, buffers: BinaryBuffers, count: int) -> pa.Array:
@@ -258,24 +259,19 @@ def _timestamps(buffer: Buffer | None, count: int) -> pa.Array:
     numbers = _numbers(pa.int64(), buffer, count)
     # The format's word for "no timestamp" is a moment in 1969 to everyone else.
     if count and pc.min(numbers).as_py() <= NO_TIMESTAMP:
-        numbers = pc.if_else(pc.equal(numbers, NO_TIMESTAMP), None, numbers)
+        has_one = pc.not_equal(numbers, number(pa.int64(), NO_TIMESTAMP))
+        numbers = pc.if_else(has_one, numbers, pa.nulls(1, pa.int64())[0])
     return numbers.view(TIMESTAMP_TYPE)
 
 
 def _null_where_negative(numbers: pa.Array) -> pa.Array:
     if len(numbers) and pc.min(numbers).as_py() < 0:
-        return pc.if_else(pc.less(numbers, 0), None, numbers)
+        is_known = pc.greater_equal(numbers, number(pa.int32(), 0))
+        return pc.if_else(is_known, numbers, pa.nulls(1, pa.int32())[0])
     return numbers
-
-
-def _repeated(kind: pa.DataType, values: list[int], counts: list[int]) -> pa.Array:
-    """Each value as often as its count says."""
-    form = "=b" if kind == pa.int8() else "=i"
-    data = b"".join(struct.pack(form, value) * count for value, count in zip(values, counts, strict=True))
-    return _numbers(kind, data, sum(counts))
 
 
 def _topics(runs: list[_Run], counts: list[int]) -> pa.Array:
     topics = list(dict.fromkeys(run.partition.topic for run in runs))
-    indices = _repeated(pa.int32(), [topics.index(run.partition.topic) for run in runs], counts)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(topics, pa.string()), safe=False)
+    indices = repeated(pa.int32(), [topics.index(run.partition.topic) for run in runs], counts)
+    return pa.DictionaryArray.from_arrays(indices, texts(topics), safe=False)

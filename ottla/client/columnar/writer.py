@@ -7,11 +7,13 @@ columns, the partitions and the limits; the producer compresses a section and pu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.client.columnar.arrays import number, numbers_in, repeated
 from ottla.records import BinaryView, HeaderView, RowEncoder, group_rows
 from ottla.types import Buffer
 
@@ -78,18 +80,16 @@ class ArrowRows:
 
     def partitions(self, partition_count: int, keyless: Sequence[int]) -> Buffer:
         """Each row's partition, as 32-bit numbers."""
-        chosen = _int32_array(self._encoder.partitions(partition_count), self._count)
+        chosen = numbers_in(pa.int32(), self._encoder.partitions(partition_count), self._count)
         if self._partition is not None:
+            _check_range(self._partition, partition_count)
             chosen = pc.coalesce(self._partition, chosen)
-            if pc.max(self._partition).as_py() is not None:
-                _check_range(self._partition, partition_count)
-        undecided = pc.equal(chosen, -1)
+        undecided = pc.equal(chosen, number(pa.int32(), -1))
         count = pc.sum(undecided).as_py() or 0
         if count:
-            turn = pc.subtract(pc.cumulative_sum(undecided.cast(pa.int64())), 1)
-            place = pc.divide(pc.multiply(turn, len(keyless)), count)
-            dealt = pa.array(keyless, pa.int32()).take(pc.max_element_wise(place, 0))
-            chosen = pc.if_else(undecided, dealt, chosen)
+            bounds = [-(-count * place // len(keyless)) for place in range(len(keyless) + 1)]
+            dealt = repeated(pa.int32(), keyless, [end - start for start, end in pairwise(bounds)])
+            chosen = dealt if count == self._count else pc.replace_with_mask(chosen, undecided, dealt)
         return memoryview(chosen.buffers()[1])[4 * chosen.offset : 4 * (chosen.offset + self._count)]
 
 
@@ -170,7 +170,8 @@ def _timestamps(batch: pa.RecordBatch, now_ms: int) -> Buffer | int:
         column = column.cast(pa.int64())
     else:
         raise _refuse("timestamp", column, "a timestamp or an integer of milliseconds")
-    column = pc.fill_null(column, now_ms)
+    if column.null_count:
+        column = pc.fill_null(column, number(pa.int64(), now_ms))
     if pc.min(column).as_py() < 0:
         row = pc.index(pc.less(column, 0), True).as_py()
         raise ValueError(f"row {row} has a timestamp before 1970, {column[row].as_py()}")
@@ -215,12 +216,10 @@ def _header_view(batch: pa.RecordBatch) -> HeaderView | None:
     )
 
 
-def _int32_array(buffer: Buffer, count: int) -> pa.Array:
-    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(buffer)], null_count=0)
-
-
 def _check_range(partitions: pa.Array, partition_count: int) -> None:
+    found = pc.min_max(partitions).as_py()
+    if found["min"] is None or (found["min"] >= 0 and found["max"] < partition_count):
+        return
     outside = pc.or_(pc.less(partitions, 0), pc.greater_equal(partitions, partition_count))
-    if pc.any(outside).as_py():
-        row = pc.index(pc.fill_null(outside, False), True).as_py()
-        raise ValueError(f"row {row} is for partition {partitions[row].as_py()}, and there are {partition_count}")
+    row = pc.index(pc.fill_null(outside, False), True).as_py()
+    raise ValueError(f"row {row} is for partition {partitions[row].as_py()}, and there are {partition_count}")
