@@ -1,0 +1,81 @@
+"""`format("ottla")`: topics as Spark data sources, read and written, in batches and as streams.
+
+Spark finds it by itself through the module `pyspark_ottla`; `spark.dataSource.register(OttlaDataSource)` is for a
+Spark that does not. Reading is in `ottla.pipelines.source`, writing in `ottla.pipelines.sink`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ottla.pipelines.source.options import BadOption, SourceOptions, read_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+
+TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+
+
+class OttlaDataSource(DataSource):
+    """Topics of Ottla, and of any Kafka from 2.1 on."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ottla"
+
+    def schema(self) -> StructType:
+        """The columns, which the options `columns` and `includeHeaders` choose."""
+        return StructType([StructField(name, TYPES[name]) for name in read_columns(self.options)])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from ottla.pipelines.source.batch import OttlaBatchReader
+
+        self._check_schema(schema)
+        return OttlaBatchReader(SourceOptions.read(self.options, is_streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from ottla.pipelines.source.stream import OttlaStreamReader
+
+        self._check_schema(schema)
+        return OttlaStreamReader(SourceOptions.read(self.options, is_streaming=True))
+
+    def _check_schema(self, schema: StructType) -> None:
+        if schema != self.schema():
+            raise BadOption("The columns of a topic are fixed: leave .schema() out, and choose with the option columns")
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from ottla.pipelines.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from ottla.pipelines.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite=overwrite)
