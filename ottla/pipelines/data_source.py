@@ -71,11 +71,13 @@ class OttlaDataSource(DataSource):
             raise BadOption("The columns of a topic are fixed: leave .schema() out, and choose with the option columns")
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from ottla.pipelines.sink import batch_writer
+        from ottla.pipelines.sink import writer
 
-        return batch_writer(self.options, schema, overwrite=overwrite)
+        if overwrite:
+            raise BadOption("The save mode overwrite is not allowed: a topic can only be appended to")
+        return writer(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from ottla.pipelines.sink import stream_writer
 
-        return stream_writer(self.options, schema, overwrite=overwrite)
+        return stream_writer(self.options, schema)
