@@ -1,0 +1,32 @@
+"""The writing half of `format("ottla")`: rows to topics, exactly once or at least once.
+
+`writer` and `stream_writer` are for the data source; `to_partitions` and `write_stream` for whoever writes a query.
+Names are loaded when they are first asked for: importing this imports neither Spark nor Arrow.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.pipelines.sink.partitioning import to_partitions as to_partitions
+    from ottla.pipelines.sink.partitioning import write_stream as write_stream
+    from ottla.pipelines.sink.writers import stream_writer as stream_writer
+    from ottla.pipelines.sink.writers import writer as writer
+
+_HOME = {
+    "to_partitions": "partitioning",
+    "write_stream": "partitioning",
+    "writer": "writers",
+    "stream_writer": "writers",
+}
+
+__all__ = list(_HOME)  # and a type checker has the imports above
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

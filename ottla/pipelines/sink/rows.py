@@ -1,0 +1,112 @@
+"""The rows of a frame as records to be: which columns they are made of, and of which types these must be.
+
+The columns are those of Spark's own connector: `value`, and where they are there `key`, `headers`, `topic` and
+`partition`; others are left out. Promises: a frame that cannot be written is refused when the writer is made, in one
+line that names the column. `RowShape` needs neither Spark nor Arrow to be made; `batches` needs Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ottla.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TEXT_OR_BYTES = ("string", "binary")
+HEADERS = "array<struct<key:string,value:binary>>"
+KINDS = {
+    "value": TEXT_OR_BYTES,
+    "key": TEXT_OR_BYTES,
+    "headers": (HEADERS,),
+    "topic": ("string",),
+    "partition": ("int",),
+}
+"""The columns, and Spark's names of the types that each may have."""
+GATHERED_BYTES = 1024 * 1024
+"""Spark hands over a few thousand rows at a time: small ones are gathered, so that batches of records become large."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """Which columns of a frame make the records. It goes to the tasks with the writer."""
+
+    columns: tuple[str, ...]
+    """Those that are taken, by the frame's own spelling."""
+    names: tuple[str, ...]
+    """The same, by ours."""
+    topic: str | None
+    """The topic of all rows; None where the column says it."""
+
+    def batches(self, handed: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """What Spark hands over, gathered and by topic, with columns that `ArrowRows` takes."""
+        from ottla.client.columnar.writer import by_topic
+
+        for batch in gathered(handed):
+            taken = batch.select(self.columns).rename_columns(list(self.names))
+            if self.topic is not None:
+                yield self.topic, taken
+                continue
+            index = taken.schema.get_field_index("topic")
+            if taken.column(index).null_count:
+                raise PipelineError("a row has no topic: the column topic is null; fill it, or set the option topic")
+            yield from by_topic(taken)
+
+
+def row_shape(schema: Any, topic: str | None) -> RowShape:
+    """The shape of a frame with this Spark schema; `PipelineError` when its rows cannot be records."""
+    found: dict[str, str] = {}
+    for field in schema.fields:
+        name = field.name.lower()
+        if name not in KINDS:
+            continue
+        if name in found:
+            raise PipelineError(f"the column {name} is there twice: {found[name]} and {field.name}")
+        kind = field.dataType.simpleString()
+        if not _is_of(name, field.dataType, kind):
+            raise PipelineError(f"the column {name} is of type {kind}, and must be {' or '.join(KINDS[name])}")
+        found[name] = field.name
+    if "value" not in found:
+        raise PipelineError("the column value is missing: a record needs one, string or binary")
+    if topic is None and "topic" not in found:
+        raise PipelineError("no topic: set the option topic, or give the frame a column topic")
+    if topic is not None:
+        found.pop("topic", None)
+    return RowShape(tuple(found.values()), tuple(found), topic)
+
+
+def _is_of(name: str, data_type: Any, kind: str) -> bool:
+    if name == "headers":
+        # The fields of a header may be named otherwise, as they may for Spark's connector: their order tells them.
+        element = getattr(data_type, "elementType", None)
+        fields = getattr(element, "fields", ())
+        return [one.dataType.simpleString() for one in fields] == ["string", "binary"]
+    # A string with a collation or a length is a string.
+    return kind in KINDS[name] or ("string" in KINDS[name] and kind.startswith(("string ", "varchar(", "char(")))
+
+
+def gathered(handed: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches, each of about `GATHERED_BYTES` or as large as it came."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in handed:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= GATHERED_BYTES:
+            yield _joined(pa, waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _joined(pa, waiting)
+
+
+def _joined(pa: Any, waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(waiting) == 1:
+        return waiting[0]
+    return pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
