@@ -37,6 +37,10 @@ class StoreSpec:
     """The size of the windows of a window store; a window's key has only its start."""
     retention_ms: int | None = None
     """How long windows are kept, by the newest one's time. None: for ever."""
+    ttl_ms: int | None = None
+    """How long a processor's entry lives after it was last put. None: for ever."""
+    logged: bool = True
+    """Whether its changes go to a changelog topic. Without one it cannot be asked."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -45,6 +49,10 @@ class StoreSpec:
             raise PipelineError(f"Store {self.name}: window_ms goes with a window store, and only with one")
         if self.window_ms is not None and self.window_ms <= 0:
             raise PipelineError(f"Store {self.name}: window_ms must be positive")
+        if self.ttl_ms is not None and (self.is_windowed or self.ttl_ms <= 0):
+            raise PipelineError(
+                f"Store {self.name}: ttl_ms must be positive; windowed stores have retention_ms instead"
+            )
         if self.retention_ms is not None:
             if not self.is_windowed:
                 raise PipelineError(f"Store {self.name}: only windowed stores have a retention")

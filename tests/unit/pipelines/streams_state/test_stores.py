@@ -14,7 +14,7 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.stores import StoreKey, StoreKind, StoreSpec, changelog_topic, serde
 from ottla.pipelines.streams.stores.layout import read_key, write_key
 
-TIMES = st.integers(min_value=0, max_value=2**62)
+TIMES = st.integers(min_value=0, max_value=2**61)
 
 
 @given(st.binary(), TIMES, TIMES, st.binary())
