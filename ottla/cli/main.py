@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dump-log": ("ottla.cli.dump_log", "Print what the files of a log directory hold."),
     "get-offsets": ("ottla.cli.get_offsets", "Show where partitions begin and end."),
     "log-dirs": ("ottla.cli.log_dirs", "Show what the log directories of brokers hold."),
+    "pipeline": ("ottla.cli.pipeline", "Run pipelines between topics, files, databases and clusters."),
     "producer-perf-test": ("ottla.cli.producer_perf_test", "Measure how fast records are written."),
     "storage": ("ottla.cli.storage", "Format the log directories of a node and look at them."),
     "server": ("ottla.cli.server", "Run a broker, a controller, or both."),

@@ -1,0 +1,236 @@
+"""The words of a pipeline file: which sources, sinks and transforms there are, and what each may be told.
+
+One table is the truth for names, types, defaults and documentation: `spec` checks a file against it, and a test holds
+`docs/pipelines/connect.md` to it. Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Type(Enum):
+    """What an option takes; the value is how an error names it."""
+
+    TEXT = "text"
+    NUMBER = "a whole number"
+    FLAG = "true or false"
+    NAMES = "a name or a list of names"
+    MAP = "a map of names to text"
+    SCALAR = "text, a number, or true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One thing that a part of a pipeline may be told."""
+
+    type: Type
+    doc: str
+    required: bool = False
+    default: object = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A source, a sink or a transform by name."""
+
+    doc: str
+    options: Mapping[str, Option]
+    one_of: tuple[str, ...] = ()
+    """Of these options exactly one is given."""
+    passes: str = ""
+    """Options that begin with this go to the part as they are."""
+
+
+VALUE_FORMATS = ("json", "string", "bytes")
+
+_SERVERS = Option(Type.TEXT, "The brokers to connect to, `host:port,...`.", required=True)
+_SCHEMA = Option(Type.TEXT, "The fields, as Spark writes them: `id BIGINT, name STRING`.")
+_PATH = Option(Type.TEXT, "A directory or an address that Spark can reach.", required=True)
+_JDBC = {
+    "url": Option(Type.TEXT, "The database, `jdbc:...`.", required=True),
+    "driver": Option(Type.TEXT, "The driver's class.", required=True),
+    "user": Option(Type.TEXT, "Who connects."),
+    "password": Option(Type.TEXT, "Best written as `${env:NAME}`."),
+}
+_HEADER = {
+    "header": Option(Type.FLAG, "The first line of a file names the columns.", default=True),
+    "delimiter": Option(Type.TEXT, "What stands between two columns.", default=","),
+}
+_FILES_MAX = Option(Type.NUMBER, "How many new files a micro-batch takes at most.")
+_PARTITION_BY = Option(Type.NAMES, "Fields whose values become directories.")
+
+
+def _files(doc: str, **more: Option) -> Kind:
+    return Kind(doc, {"path": _PATH, **more, "max-files-per-batch": _FILES_MAX})
+
+
+SOURCES: dict[str, Kind] = {
+    "topic": Kind(
+        "Records of topics, of Ottla or of any Kafka.",
+        {
+            "topic": Option(Type.NAMES, "The topic, or several."),
+            "pattern": Option(Type.TEXT, "Topics by a regular expression, new ones too."),
+            "bootstrap.servers": _SERVERS,
+            "value": Option(Type.TEXT, "How values are read.", default="json", choices=VALUE_FORMATS),
+            "schema": Option(Type.TEXT, "The fields of values of `json`: `id BIGINT, name STRING`."),
+            "starting-offsets": Option(
+                Type.TEXT, "`earliest`, `latest`, or offsets as JSON; a checkpoint goes before it.", default="earliest"
+            ),
+            "max-records-per-batch": Option(Type.NUMBER, "How many records a micro-batch takes at most."),
+            "group": Option(Type.TEXT, "Commit the offsets of each micro-batch to this group, so that its lag shows."),
+        },
+        one_of=("topic", "pattern"),
+        passes="kafka.",
+    ),
+    "json": _files("Files of one JSON object a line.", schema=Option(Type.TEXT, _SCHEMA.doc, required=True)),
+    "csv": _files("Files of comma-separated values.", schema=Option(Type.TEXT, _SCHEMA.doc, required=True), **_HEADER),
+    "parquet": _files("Parquet files.", schema=Option(Type.TEXT, _SCHEMA.doc, required=True)),
+    "text": _files("Files of text: each line is a record with the one field `value`."),
+    "jdbc": Kind(
+        "A table or a query of a database, read once from beginning to end.",
+        {
+            **_JDBC,
+            "table": Option(Type.TEXT, "The table."),
+            "query": Option(Type.TEXT, "Or a query."),
+            "fetch-size": Option(Type.NUMBER, "Rows a round trip."),
+        },
+        one_of=("table", "query"),
+    ),
+    "delta": Kind("A Delta table.", {"path": _PATH}),
+    "iceberg": Kind("An Iceberg table.", {"table": Option(Type.TEXT, "`catalog.database.table`.", required=True)}),
+    "http": Kind(
+        "Records that are posted to an address; an answer means that they are on the disk.",
+        {
+            "listen": Option(Type.TEXT, "`host:port` to listen on.", required=True),
+            "path": Option(Type.TEXT, "Where records are posted to.", default="/"),
+            "value": Option(Type.TEXT, "How a record is read.", default="json", choices=("json", "string")),
+            "schema": _SCHEMA,
+            "token": Option(Type.TEXT, "What `Authorization: Bearer` has to say; best written as `${env:NAME}`."),
+            "spool": Option(Type.TEXT, "The directory that keeps records until they are through."),
+            "max-bytes": Option(Type.NUMBER, "The largest body.", default=1 << 20),
+        },
+    ),
+}
+
+SINKS: dict[str, Kind] = {
+    "topic": Kind(
+        "Records of a topic, of Ottla or of any Kafka.",
+        {
+            "topic": Option(Type.TEXT, "The topic; without it, the one that the record came from or `route` chose."),
+            "bootstrap.servers": _SERVERS,
+            "value": Option(
+                Type.TEXT,
+                "How values are written; without it JSON, and a lone field `value` as it is.",
+                choices=VALUE_FORMATS,
+            ),
+            "key": Option(Type.TEXT, "The field that is the key; without it a record keeps the key it came with."),
+            "delivery": Option(
+                Type.TEXT,
+                "Whether a micro-batch is one transaction.",
+                default="exactly-once",
+                choices=("exactly-once", "at-least-once"),
+            ),
+        },
+        passes="kafka.",
+    ),
+    "json": Kind("Files of one JSON object a line.", {"path": _PATH, "partition-by": _PARTITION_BY}),
+    "csv": Kind("Files of comma-separated values.", {"path": _PATH, "partition-by": _PARTITION_BY, **_HEADER}),
+    "parquet": Kind("Parquet files.", {"path": _PATH, "partition-by": _PARTITION_BY}),
+    "text": Kind("Files of text; records have one text field.", {"path": _PATH}),
+    "jdbc": Kind(
+        "A table of a database; each micro-batch is one transaction there, and is written once.",
+        {
+            **_JDBC,
+            "table": Option(Type.TEXT, "The table, which exists.", required=True),
+            "staging": Option(Type.TEXT, "The table that a micro-batch is gathered in [default: <table>_ottla]."),
+        },
+    ),
+    "delta": Kind("A Delta table.", {"path": _PATH, "partition-by": _PARTITION_BY}),
+    "iceberg": Kind("An Iceberg table.", {"table": Option(Type.TEXT, "`catalog.database.table`.", required=True)}),
+}
+
+_FIELDS = Option(Type.NAMES, "Which fields.", required=True)
+_FIELD = Option(Type.TEXT, "Which field.", required=True)
+
+TRANSFORMS: dict[str, Kind] = {
+    "mask": Kind(
+        "Hide what fields say.",
+        {"fields": _FIELDS, "with": Option(Type.SCALAR, "What to put there [default: an empty text, 0, false].")},
+    ),
+    "cast": Kind(
+        "Give fields another type; a value that has none in it is a bad record.",
+        {"fields": Option(Type.MAP, "Field and Spark type: `{amount: 'DECIMAL(10,2)'}`.", required=True)},
+    ),
+    "rename": Kind("Give fields other names.", {"fields": Option(Type.MAP, "Old name and new name.", required=True)}),
+    "drop": Kind("Leave fields out.", {"fields": _FIELDS}),
+    "keep": Kind("Leave all other fields out.", {"fields": _FIELDS}),
+    "insert": Kind(
+        "Add a field.",
+        {
+            "field": _FIELD,
+            "value": Option(Type.SCALAR, "What it says."),
+            "from": Option(
+                Type.TEXT,
+                "Or where in the source the record stood.",
+                choices=("topic", "partition", "offset", "timestamp", "key", "file"),
+            ),
+            "sql": Option(Type.TEXT, "Or an expression of Spark SQL over the fields."),
+        },
+        one_of=("value", "from", "sql"),
+    ),
+    "route": Kind(
+        "Choose the topic by a field; a record without the field, or with a name no topic can have, is a bad one.",
+        {
+            "field": _FIELD,
+            "topic": Option(Type.TEXT, "In `{value}` stands what the field says.", default="{value}"),
+        },
+    ),
+    "filter": Kind(
+        "Let those records through for which a condition holds.",
+        {"where": Option(Type.TEXT, "A condition of Spark SQL over the fields.", required=True)},
+    ),
+    "flatten": Kind(
+        "Take the fields of a field one level up, all the way down.",
+        {"delimiter": Option(Type.TEXT, "What stands between the names.", default=".")},
+    ),
+    "timestamp": Kind(
+        "Turn a point in time from one form into another; what is not of the form is a bad record.",
+        {
+            "field": _FIELD,
+            "from": Option(
+                Type.TEXT, "`unix-s`, `unix-ms`, `unix-us`, `timestamp`, `iso`, or a pattern of Spark.", required=True
+            ),
+            "to": Option(Type.TEXT, "Likewise.", default="timestamp"),
+        },
+    ),
+    "dead-letter": Kind(
+        "Take records for which a condition holds as bad ones.",
+        {
+            "where": Option(Type.TEXT, "A condition of Spark SQL over the fields.", required=True),
+            "message": Option(Type.TEXT, "What is wrong with them.", default="the record was refused"),
+        },
+    ),
+    "python": Kind(
+        "Call a function with each record as a dict; it returns a dict, or None for nothing. What it raises makes the "
+        "record a bad one.",
+        {
+            "function": Option(Type.TEXT, "`module:function`, or `file.py:function` beside the file.", required=True),
+            "schema": Option(Type.TEXT, "The fields it returns [default: those it gets]."),
+        },
+    ),
+    "dataframe": Kind(
+        "Call a function with the DataFrame; it returns another, with the column `__ottla` as it was.",
+        {"function": Option(Type.TEXT, "As of `python`.", required=True)},
+    ),
+}
+
+DEAD_LETTER: dict[str, Option] = {
+    "topic": Option(Type.TEXT, "The topic for bad records.", required=True),
+    "bootstrap.servers": Option(Type.TEXT, "Its brokers [default: the sink's, else the source's]."),
+}
+
+ERRORS = ("stop", "skip", "dead-letter")

@@ -1,0 +1,251 @@
+"""Runs a pipeline: builds its queries, watches them, tells how they do, and stops them when asked.
+
+Promises: a pipeline of one name runs once on a machine; a stop, asked for by the control file or a signal, waits for
+the micro-batch that runs; when one of its queries fails, the others are stopped and the pipeline fails with one line
+that says why. Called by `ottla pipeline run` and from Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.pipelines.connect.http_in import HttpIn, Spool
+from ottla.pipelines.connect.progress import Batch, batch_of
+from ottla.pipelines.connect.spec import AVAILABLE_NOW, Pipeline
+from ottla.pipelines.connect.state import Home, State, born
+from ottla.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.pipelines.connect.sinks import Outcome
+
+LOOK_S = 0.1
+STOP_TIMEOUT_S = 300.0
+"""How long a stop waits for the micro-batch that runs, before it is interrupted and left for the next run."""
+
+
+_CAUSES = [
+    re.compile(r"BAD_RECORD (.*)"),
+    re.compile(r"(?:PipelineError|BadOption|MissingDependency): (.*)"),
+    re.compile(r"(ottla\.errors\.\w+: .*)"),
+    re.compile(r"(?:Caused by: )?(java\.sql\.\w+: .*)"),
+]
+"""What to look for in Spark's words, the best first."""
+
+
+class PipelineFailed(PipelineError):
+    """A pipeline that could not go on."""
+
+
+def run(
+    pipeline: Pipeline,
+    spark: SparkSession | None = None,
+    *,
+    master: str | None = None,
+    once: bool = False,
+    home: Home | None = None,
+    file: str = "",
+    on_batch: Callable[[Batch], None] = lambda _: None,
+    on_ready: Callable[[str], None] = lambda _: None,
+    is_asked_to_stop: Callable[[], bool] = lambda: False,
+) -> State:
+    """Run a pipeline until its source ends, it is asked to stop, or it fails (`PipelineFailed`).
+
+    `once` reads what there is and ends. Without `spark` a session is made, for `master`, and stopped at the end.
+    """
+    home = home or Home(pipeline.name)
+    with ExitStack() as stack:
+        stack.enter_context(home.running())
+        state = State(
+            pipeline.name, file, os.getpid(), time.time(), source=pipeline.source.kind, sink=pipeline.sink.kind
+        )
+        home.write(state)
+        stack.enter_context(_told(home, state))
+        if spark is None:
+            spark = stack.enter_context(_own_session(pipeline, master))
+        elif pipeline.spark:
+            raise PipelineError("a pipeline with settings for Spark cannot run in a session that is there already")
+        _note_jvm(spark, state)
+        runner = _Runner(pipeline, spark, home, state, on_batch, lambda: is_asked_to_stop() or home.is_asked_to_stop)
+        if pipeline.source.kind == "http":
+            on_ready(f"http://{stack.enter_context(runner.listening()).address}{pipeline.source.options['path']}")
+        runner.run(AVAILABLE_NOW if once else pipeline.trigger)
+    return state
+
+
+@contextmanager
+def _told(home: Home, state: State) -> Iterator[None]:
+    """What comes of the run is the last thing that its state says."""
+    try:
+        yield
+    except BaseException as error:
+        state.status, state.error = "failed", str(error) or type(error).__name__
+        raise
+    finally:
+        state.jvm_pid = state.jvm_born = None
+        home.write(state)
+
+
+@contextmanager
+def _own_session(pipeline: Pipeline, master: str | None) -> Iterator[SparkSession]:
+    from ottla.pipelines.spark import session
+
+    spark = session(f"ottla-{pipeline.name}", master=master, conf=dict(pipeline.spark))
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _note_jvm(spark: SparkSession, state: State) -> None:
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None:  # over Spark Connect the Java process is the server's, and stays
+        state.jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
+        state.jvm_born = born(state.jvm_pid)
+
+
+class _Runner:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        home: Home,
+        state: State,
+        on_batch: Callable[[Batch], None],
+        is_asked_to_stop: Callable[[], bool],
+    ) -> None:
+        self._pipeline = pipeline
+        self._spark = spark
+        self._home = home
+        self._state = state
+        self._on_batch = on_batch
+        self._is_asked_to_stop = is_asked_to_stop
+        self._told_until = ""
+        """When the last micro-batch began that was told of, as Spark writes it."""
+
+    def listening(self) -> HttpIn:
+        """The server of a source `http`."""
+        options = self._pipeline.source.options
+        self._spool = Path(options.get("spool") or self._home.spool)
+        return HttpIn(
+            options["listen"], options["path"], Spool(self._spool),
+            token=options.get("token"), bytes_max=options["max-bytes"],
+        )  # fmt: skip
+
+    def run(self, trigger: str | None) -> None:
+        from ottla.pipelines.connect import sinks, sources, transforms
+
+        spool = str(self._spool) if self._pipeline.source.kind == "http" else None
+        df = transforms.apply(sources.read(self._spark, self._pipeline, spool), self._pipeline)
+        found = sinks.outcomes(df, self._pipeline)
+        self._say("running")
+        if self._pipeline.is_bounded:
+            self._write(found)
+            return
+        checkpoint = self._pipeline.checkpoint or str(self._home.checkpoint)
+        queries = [
+            outcome.start(f"{self._pipeline.name}-{outcome.name}", f"{checkpoint}/{outcome.name}", trigger)
+            for outcome in found
+        ]
+        try:
+            self._watch(queries)
+        finally:
+            for query in queries:
+                query.stop()
+
+    def _write(self, found: list[Outcome]) -> None:
+        """A source that ends: everything at once."""
+        from pyspark.errors import PySparkException
+
+        for outcome in found:
+            try:
+                outcome.write()
+            except (PySparkException, PipelineError) as error:
+                raise PipelineFailed(reason(str(error))) from error
+        self._say("done")
+
+    def _watch(self, queries: list[StreamingQuery]) -> None:
+        """Return when all queries have ended, or have been stopped because somebody asked."""
+        while any(query.isActive for query in queries):
+            self._report(queries)
+            self._raise_failure(queries)
+            if self._is_asked_to_stop():
+                self._say("stopping")
+                deadline = time.monotonic() + STOP_TIMEOUT_S
+                for query in queries:
+                    stop_after_batch(query, deadline)
+                self._report(queries)
+                self._raise_failure(queries)
+                self._say("stopped")
+                return
+            time.sleep(LOOK_S)
+        self._report(queries)
+        self._raise_failure(queries)
+        self._say("done")
+
+    def _raise_failure(self, queries: list[StreamingQuery]) -> None:
+        for query in queries:
+            error = query.exception()
+            if error is not None:
+                raise PipelineFailed(reason(str(error))) from error
+
+    def _report(self, queries: list[StreamingQuery]) -> None:
+        """Tell of the micro-batches that have ended since the last look. The first query is the sink's."""
+        main = queries[0]
+        last = main.lastProgress
+        if last is None or last["timestamp"] <= self._told_until:
+            return
+        for progress in main.recentProgress:
+            if progress["timestamp"] <= self._told_until:
+                continue
+            batch = batch_of(json.loads(progress.json))
+            self._state.lag = batch.lag
+            if batch.records:
+                self._state.batch = batch.id
+                self._state.records += batch.records
+                if batch.bad is not None:
+                    self._state.bad = (self._state.bad or 0) + batch.bad
+                self._state.in_per_s, self._state.out_per_s = batch.in_per_s, batch.out_per_s
+                self._state.batch_ms = batch.took_ms
+                self._on_batch(batch)
+        self._told_until = last["timestamp"]
+        self._home.write(self._state)
+
+    def _say(self, status: str) -> None:
+        self._state.status = status
+        self._home.write(self._state)
+
+
+def stop_after_batch(query: StreamingQuery, deadline: float) -> None:
+    """Stop a query when the micro-batch that runs is through; one that begins meanwhile is left for the next run."""
+    before = _last(query)
+    while query.isActive and query.status["isTriggerActive"] and _last(query) == before:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(LOOK_S)
+    query.stop()
+
+
+def _last(query: StreamingQuery) -> str | None:
+    progress = query.lastProgress
+    return None if progress is None else str(progress["timestamp"])
+
+
+def reason(text: str) -> str:
+    """The line that says why, out of all that Spark says."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for pattern in _CAUSES:
+        for line in lines:
+            found = pattern.search(line)
+            if found:
+                return found.group(1)
+    return lines[0] if lines else "Spark did not say why"

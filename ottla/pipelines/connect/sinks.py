@@ -1,0 +1,192 @@
+"""The sinks by name: what a pipeline's records become, and the queries that write them.
+
+Promises: with a checkpoint, every sink has each record once, whatever is killed and started again: topics by a
+transaction a micro-batch, files and Delta and Iceberg by Spark's own logs of what is written, databases by a mark in
+the same transaction. Dead letters go to their topic in the sink's own transaction where both are topics of one cluster,
+and by a query of their own, with its own checkpoint, where they are not. Called by `runner`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ottla.pipelines.connect import record
+from ottla.pipelines.connect.jdbc import JdbcTable
+from ottla.pipelines.connect.packages import require_format
+from ottla.pipelines.connect.record import HEADERS_TYPE, META
+from ottla.pipelines.connect.spec import AVAILABLE_NOW, DeadLetter, Part, Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Something to write, and how."""
+
+    name: str
+    """`main` or `dead-letter`, which is also the name of its checkpoint."""
+    df: DataFrame
+    format: str
+    options: dict[str, str]
+    partition_by: Sequence[str] = ()
+    each_batch: Callable[[DataFrame, int], None] | None = None
+    """For what Spark has no streaming sink for."""
+
+    def start(self, query: str, checkpoint: str, trigger: str | None) -> StreamingQuery:
+        """A running query."""
+        writer = self.df.writeStream.queryName(query).option("checkpointLocation", checkpoint)
+        if trigger == AVAILABLE_NOW:
+            writer = writer.trigger(availableNow=True)
+        elif trigger is not None:
+            writer = writer.trigger(processingTime=trigger)
+        if self.each_batch is not None:
+            return writer.foreachBatch(self.each_batch).start()
+        writer = writer.format(self.format).options(**self.options)
+        if self.partition_by:
+            writer = writer.partitionBy(*self.partition_by)
+        if self.format == "iceberg":
+            return writer.toTable(self.options["path"])
+        return writer.outputMode("append").start()
+
+    def write(self) -> None:
+        """A bounded source's records, all at once."""
+        if self.each_batch is not None:
+            self.each_batch(self.df, 0)
+            return
+        writer = self.df.write.format(self.format).options(**self.options).mode("append")
+        if self.partition_by:
+            writer = writer.partitionBy(*self.partition_by)
+        writer.save()
+
+
+def outcomes(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
+    """What a pipeline writes: the records, and the dead letters unless they go with them."""
+    if pipeline.errors == "dead-letter":
+        df = record.observed(df)
+    good, bad = record.part_good_from_bad(df, pipeline)
+    sink = pipeline.sink
+    if sink.kind == "topic":
+        rows = _rows(good, pipeline)
+        if bad is not None and pipeline.has_shared_outcome:
+            # One frame, and so one transaction: a record is in the topic or among the dead letters when it commits.
+            rows, bad = rows.unionByName(bad), None
+        found = [Outcome("main", rows, "ottla", _topic_options(sink))]
+    else:
+        # A tombstone says that a key is gone, which a file cannot say.
+        kept = good.filter(~F.coalesce(record.of("is_tombstone"), F.lit(False)))
+        found = [_outcome(kept.drop(META), pipeline)]
+    if bad is not None:
+        assert pipeline.dead_letter is not None, "there are dead letters"
+        found.append(Outcome("dead-letter", bad, "ottla", _dead_letter_options(pipeline, pipeline.dead_letter)))
+    return found
+
+
+def _outcome(df: DataFrame, pipeline: Pipeline) -> Outcome:
+    sink = pipeline.sink
+    options = sink.options
+    by = options.get("partition-by", ())
+    for name in by:
+        if name not in df.columns:
+            raise pipeline.wrong(("sink", "partition-by"), f"there is no field {name}")
+    match sink.kind:
+        case "jdbc":
+            table = JdbcTable(sink)
+            table.prepare(df)
+            return Outcome("main", df, "", {}, each_batch=_EachBatch(table))
+        case "csv":
+            told = {"path": options["path"], "sep": options["delimiter"], "header": str(options["header"]).lower()}
+            return Outcome("main", df, "csv", told, by)
+        case "text":
+            texts = [one.name for one in df.schema.fields if isinstance(one.dataType, T.StringType)]
+            if df.columns != texts[:1]:
+                raise pipeline.wrong(
+                    ("sink",), f"a sink text takes one field of text, and there is {', '.join(df.columns)}"
+                )
+            return Outcome("main", df, "text", {"path": options["path"]})
+        case "delta":
+            require_format(df.sparkSession, "delta")
+            return Outcome("main", df, "delta", {"path": options["path"]}, by)
+        case "iceberg":
+            require_format(df.sparkSession, "iceberg")
+            return Outcome("main", df, "iceberg", {"path": options["table"]})
+        case kind:
+            return Outcome("main", df, kind, {"path": options["path"]}, by)
+
+
+class _EachBatch:
+    """Writes a micro-batch to a database, under the id of the query."""
+
+    def __init__(self, table: JdbcTable) -> None:
+        self._table = table
+        self._alone = str(uuid.uuid4())
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        query = df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        self._table.write(df, query or self._alone, batch)
+
+
+def _rows(df: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Records as the sink of topics takes them: topic, key, value, headers."""
+    options = pipeline.sink.options
+    key: Column = record.of("key")
+    if "key" in options:
+        if options["key"] not in record.names(df):
+            raise pipeline.wrong(("sink", "key"), f"there is no field {options['key']}")
+        key = _bytes(record.field(options["key"]), df.schema[options["key"]].dataType)
+    topic = F.lit(options["topic"]) if "topic" in options else F.coalesce(record.of("target"), record.of("topic"))
+    gone = F.coalesce(record.of("is_tombstone"), F.lit(False))
+    return df.select(
+        topic.alias("topic"),
+        key.alias("key"),
+        F.when(~gone, _value(df, pipeline)).alias("value"),
+        F.coalesce(record.of("headers"), F.array().cast(HEADERS_TYPE)).cast(HEADERS_TYPE).alias("headers"),
+    )
+
+
+def _value(df: DataFrame, pipeline: Pipeline) -> Column:
+    names = record.names(df)
+    is_lone = names == ["value"] and isinstance(df.schema["value"].dataType, T.StringType | T.BinaryType)
+    format_ = pipeline.sink.options.get("value", "string" if is_lone else "json")
+    match format_:
+        case "json":
+            return F.to_json(F.struct(*map(record.field, names)), {"ignoreNullFields": "false"}).cast("binary")
+        case _:
+            if not is_lone:
+                raise pipeline.wrong(
+                    ("sink",), f"values of {format_} take the one field value, and there is {', '.join(names)}"
+                )
+            return F.col("value").cast("binary")
+
+
+def _bytes(column: Column, type_: T.DataType) -> Column:
+    """A key: text and bytes as they are, numbers as text, the rest as JSON."""
+    if isinstance(type_, T.StructType | T.ArrayType | T.MapType):
+        return F.to_json(column).cast("binary")
+    return column.cast("binary") if isinstance(type_, T.BinaryType) else column.cast("string").cast("binary")
+
+
+def _topic_options(sink: Part) -> dict[str, str]:
+    return {
+        **sink.passed("kafka."),
+        "kafka.bootstrap.servers": sink.options["bootstrap.servers"],
+        "delivery": sink.options["delivery"],
+    }
+
+
+def _dead_letter_options(pipeline: Pipeline, letter: DeadLetter) -> dict[str, str]:
+    """With the settings of the part that has the same brokers: it knows how to speak to them."""
+    told: dict[str, Any] = {}
+    for part in (pipeline.sink, pipeline.source):
+        if part.kind == "topic" and part.options["bootstrap.servers"] == letter.servers:
+            told = told or part.passed("kafka.")
+    return {**told, "kafka.bootstrap.servers": letter.servers, "delivery": "exactly-once"}

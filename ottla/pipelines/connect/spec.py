@@ -1,0 +1,421 @@
+"""A pipeline, described: where records come from, what happens to them, where they go, and what becomes of bad ones.
+
+Promises: a `Pipeline` that exists is one whose parts, options and types are right by the table in `kinds`; whatever is
+wrong is told all at once, each with its line in the file, what would be right and the nearest name. Fields are known
+only to Spark, which checks them before the first record is read. Nothing here imports Spark. Called by `ottla pipeline`
+and by Python files that describe a pipeline, with the words that a YAML file has.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ottla.pipelines.connect.errors import Problem, SpecError, listed, nearest
+from ottla.pipelines.connect.kinds import DEAD_LETTER, ERRORS, SINKS, SOURCES, TRANSFORMS, Kind, Option, Type
+from ottla.pipelines.connect.yaml_file import Lines, read_yaml
+from ottla.pipelines.connect.yaml_file import Path as Place
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""A name is also that of a directory, and part of a transactional id."""
+INTERVAL = re.compile(r"\d+ (milliseconds?|seconds?|minutes?|hours?)")
+AVAILABLE_NOW = "available-now"
+BOUNDED = ("jdbc",)
+"""Sources that end: the pipeline reads them once and is done."""
+TOP = ("name", "source", "transforms", "sink", "errors", "dead-letter", "trigger", "checkpoint", "spark")
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A source, a sink or a transform: its kind, and what it was told, with defaults filled in."""
+
+    kind: str
+    options: Mapping[str, Any]
+    function: Function | None = None
+    """The function of a `python` or `dataframe` transform that was given as one."""
+
+    def passed(self, prefix: str) -> dict[str, str]:
+        """The options that begin so, which go on as they are."""
+        return {name: str(value) for name, value in self.options.items() if name.startswith(prefix)}
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Where bad records go."""
+
+    topic: str
+    servers: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    name: str
+    source: Part
+    sink: Part
+    transforms: tuple[Part, ...]
+    errors: str
+    dead_letter: DeadLetter | None
+    trigger: str | None
+    checkpoint: str | None
+    spark: Mapping[str, str]
+    lines: Lines = field(repr=False)
+
+
+class Pipeline:
+    """A whole pipeline. Its arguments are the words of the file; a transform may also be a function.
+
+    `Pipeline("orders", source={"type": "topic", ...}, transforms=[{"mask": {"fields": "card"}}, clean], sink={...})`
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        source: Mapping[str, object],
+        sink: Mapping[str, object],
+        transforms: Sequence[Mapping[str, object] | Function] = (),
+        errors: str = "stop",
+        dead_letter: Mapping[str, object] | None = None,
+        trigger: str | None = None,
+        checkpoint: str | None = None,
+        spark: Mapping[str, object] | None = None,
+    ) -> None:
+        given = {
+            "name": name, "source": source, "sink": sink, "transforms": list(transforms), "errors": errors,
+            "dead-letter": dead_letter, "trigger": trigger, "checkpoint": checkpoint, "spark": spark,
+        }  # fmt: skip
+        whole = {key: value for key, value in given.items() if value is not None}
+        self._take(_Check(Lines(f"pipeline {name}")).pipeline(whole))
+        self.directory = ""
+
+    def _take(self, parsed: _Parsed) -> None:
+        self.name = parsed.name
+        self.source = parsed.source
+        self.sink = parsed.sink
+        self.transforms = parsed.transforms
+        self.errors = parsed.errors
+        self.dead_letter = parsed.dead_letter
+        self.trigger = parsed.trigger
+        self.checkpoint = parsed.checkpoint
+        self.spark = parsed.spark
+        self._lines = parsed.lines
+
+    @classmethod
+    def _of(cls, parsed: _Parsed, directory: str) -> Pipeline:
+        made = cls.__new__(cls)
+        made._take(parsed)
+        made.directory = directory
+        """Where the file stands: functions are looked for there first."""
+        return made
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the source ends by itself."""
+        return self.source.kind in BOUNDED
+
+    @property
+    def has_shared_outcome(self) -> bool:
+        """Whether good and bad records are written by one query, and so in one transaction."""
+        return (
+            self.dead_letter is not None
+            and self.sink.kind == "topic"
+            and self.sink.options["bootstrap.servers"] == self.dead_letter.servers
+        )
+
+    def wrong(self, place: Place, message: str) -> SpecError:
+        """A mistake that only Spark could see, at its line in the file."""
+        return SpecError([self._lines.problem(place, f"{spelled(place)}: {message}")])
+
+
+def load(file: str | Path) -> Pipeline:
+    """The pipeline of a YAML file, or of the variable `pipeline` of a Python file."""
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError([Problem(str(file), 0, f"cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError:
+        raise SpecError([Problem(str(file), 0, "is not text in UTF-8")]) from None
+    directory = str(path.resolve().parent)
+    if path.suffix == ".py":
+        return _from_python(path, text, directory)
+    values, lines = read_yaml(text, str(file))
+    return Pipeline._of(_Check(lines).pipeline(values), directory)
+
+
+def _from_python(path: Path, text: str, directory: str) -> Pipeline:
+    """Run the file; what it raises is told with the line it was raised on."""
+    names: dict[str, object] = {"__name__": "ottla_pipeline", "__file__": str(path)}
+    sys.path.insert(0, directory)  # as for a script: it may import what stands beside it, when it runs as well
+    try:
+        exec(compile(text, str(path), "exec"), names)
+    except SpecError as error:
+        line = _line_in(path, error)
+        raise SpecError([Problem(str(path), line, problem.message) for problem in error.problems]) from None
+    except SyntaxError as error:
+        raise SpecError([Problem(str(path), error.lineno or 0, f"not Python: {error.msg}")]) from None
+    except Exception as error:  # the file is the user's, and so is whatever it raises
+        raise SpecError([Problem(str(path), _line_in(path, error), f"{type(error).__name__}: {error}")]) from error
+    found = names.get("pipeline")
+    if not isinstance(found, Pipeline):
+        raise SpecError([Problem(str(path), 0, "has no `pipeline = Pipeline(...)`")])
+    found.directory = directory
+    return found
+
+
+def _line_in(path: Path, error: BaseException) -> int:
+    """The line of the file that an error came over last; 0 when it came over none."""
+    import traceback
+
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return (lines[-1] if lines else 0) or 0
+
+
+def spelled(place: Place) -> str:
+    """`transforms[1].mask.fields`."""
+    text = ""
+    for step in place:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+class _Check:
+    """Reads plain values against the table, and gathers what is wrong."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._problems: list[Problem] = []
+
+    def pipeline(self, values: object) -> _Parsed:
+        if not isinstance(values, Mapping):
+            self._wrong((), "a pipeline file is a map that begins with `name:`, `source:` and `sink:`")
+            raise SpecError(self._problems)
+        for name in values:
+            if name not in TOP:
+                self._wrong((name,), f"there is no {name} in a pipeline: {nearest(name, TOP)}")
+        name = self._text(values, "name", required=True) or ""
+        if name and not NAME.fullmatch(name):
+            self._wrong(
+                ("name",), "a name is up to 100 letters, digits, '.', '_' and '-', and begins with a letter or digit"
+            )
+        source = self._part(values.get("source"), ("source",), "source", SOURCES)
+        transforms = self._transforms(values.get("transforms", []))
+        sink = self._part(values.get("sink"), ("sink",), "sink", SINKS)
+        errors = self._text(values, "errors") or "stop"
+        if errors not in ERRORS:
+            self._wrong(("errors",), f"errors is one of {listed(ERRORS)}, and not {errors}")
+        trigger = self._text(values, "trigger")
+        if trigger is not None and trigger != AVAILABLE_NOW and not INTERVAL.fullmatch(trigger):
+            self._wrong(("trigger",), f"a trigger is {AVAILABLE_NOW} or a time such as 10 seconds, and not {trigger}")
+        spark = self._value(("spark",), values.get("spark", {}), Option(Type.MAP, ""), "spark")
+        checkpoint = self._text(values, "checkpoint")
+        if not self._problems:
+            self._together(source, sink, transforms)
+        dead_letter = self._dead_letter(values, errors, source, sink)
+        if self._problems:
+            raise SpecError(self._problems)
+        assert source is not None, "a part that is missing is a problem"
+        assert sink is not None, "likewise"
+        return _Parsed(
+            name, source, sink, tuple(transforms), errors, dead_letter, trigger, checkpoint, spark or {}, self._lines
+        )
+
+    def _wrong(self, place: Place, message: str) -> None:
+        self._problems.append(self._lines.problem(place, message))
+
+    def _text(self, values: Mapping[str, object], name: str, *, required: bool = False) -> str | None:
+        value = values.get(name)
+        if value is None:
+            if required:
+                self._wrong((), f"a pipeline has a {name}, and this one has none")
+            return None
+        if not isinstance(value, str):
+            self._wrong((name,), f"{name} is text, and not {shown(value)}")
+            return None
+        return value
+
+    def _part(self, value: object, place: Place, role: str, kinds: Mapping[str, Kind]) -> Part | None:
+        if value is None:
+            self._wrong(place, f"a pipeline has a {role}, and this one has none")
+            return None
+        if not isinstance(value, Mapping):
+            self._wrong(place, f"a {role} is a map with `type:` and its options, and not {shown(value)}")
+            return None
+        kind = value.get("type")
+        if not isinstance(kind, str):
+            self._wrong(place, f"a {role} has a `type:`, which is one of {listed(kinds)}")
+            return None
+        if kind not in kinds:
+            self._wrong((*place, "type"), f"there is no {role} {kind}: {nearest(kind, kinds)}")
+            return None
+        given = {name: option for name, option in value.items() if name != "type"}
+        return Part(kind, self._options(given, place, f"{role} {kind}", kinds[kind]))
+
+    def _transforms(self, value: object) -> list[Part]:
+        if not isinstance(value, list):
+            self._wrong(("transforms",), f"transforms is a list, and not {shown(value)}")
+            return []
+        found = []
+        for index, item in enumerate(value):
+            place: Place = ("transforms", index)
+            if callable(item):
+                found.append(_function_part(item))
+            elif isinstance(item, Mapping) and len(item) == 1:
+                ((kind, options),) = item.items()
+                if kind not in TRANSFORMS:
+                    self._wrong(place, f"there is no transform {kind}: {nearest(str(kind), TRANSFORMS)}")
+                    continue
+                at = (*place, kind)
+                options = {} if options is None else options
+                if isinstance(options, str) and kind in ("python", "dataframe"):
+                    options = {"function": options}
+                if not isinstance(options, Mapping):
+                    self._wrong(at, f"{kind} takes a map of its options, and not {shown(options)}")
+                    continue
+                found.append(Part(kind, self._options(options, at, f"transform {kind}", TRANSFORMS[kind])))
+            else:
+                self._wrong(place, "a transform is one name with its options, such as `- mask: {fields: [card]}`")
+        return found
+
+    def _options(self, given: Mapping[str, object], place: Place, owner: str, kind: Kind) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in given.items():
+            option = kind.options.get(name)
+            if option is None and kind.passes and name.startswith(kind.passes):
+                option = Option(Type.SCALAR, "")
+            if option is None:
+                self._wrong((*place, name), f"{owner} has no option {name}: {nearest(name, kind.options)}")
+                continue
+            checked = self._value((*place, name), value, option, f"{owner}: {name}")
+            if checked is not None:
+                found[name] = checked
+        for name, option in kind.options.items():
+            if name in given:
+                continue
+            if option.required:
+                self._wrong(place, f"{owner} needs {name}: {option.doc}")
+            elif option.default is not None:
+                found[name] = option.default
+        if kind.one_of and sum(name in given for name in kind.one_of) != 1:
+            self._wrong(place, f"{owner} takes one of {listed(kind.one_of)}, and only one")
+        return found
+
+    def _value(self, place: Place, value: object, option: Option, owner: str) -> Any:
+        taken = _taken(value, option.type)
+        if taken is None:
+            self._wrong(place, f"{owner} takes {option.type.value}, and not {shown(value)}")
+        elif option.choices and taken not in option.choices:
+            self._wrong(place, f"{owner} is one of {listed(option.choices)}, and not {taken}")
+            return None
+        return taken
+
+    def _together(self, source: Part | None, sink: Part | None, transforms: Iterable[Part]) -> None:
+        """What each part allows and the whole does not."""
+        assert source is not None, "only a file without problems comes here"
+        assert sink is not None, "likewise"
+        if source.kind in ("topic", "http") and source.options["value"] == "json" and "schema" not in source.options:
+            self._wrong(("source",), f"source {source.kind} needs a schema for values of json")
+        routes = any(part.kind == "route" for part in transforms)
+        if routes and sink.kind != "topic":
+            self._wrong(("transforms",), f"route chooses a topic, and the sink is {sink.kind}")
+        if sink.kind == "topic" and "topic" not in sink.options and source.kind != "topic" and not routes:
+            self._wrong(("sink",), "sink topic needs a topic, or a route: the records come from none")
+        if routes and "topic" in sink.options:
+            self._wrong(
+                ("sink", "topic"), "a sink with a topic leaves nothing to route: leave out the one or the other"
+            )
+
+    def _dead_letter(
+        self, values: Mapping[str, object], errors: str, source: Part | None, sink: Part | None
+    ) -> DeadLetter | None:
+        given = values.get("dead-letter")
+        if errors != "dead-letter":
+            if given is not None:
+                self._wrong(
+                    ("dead-letter",), f"a dead-letter topic is for `errors: dead-letter`, and errors is {errors}"
+                )
+            return None
+        if not isinstance(given, Mapping):
+            self._wrong(("errors",), "`errors: dead-letter` needs `dead-letter: {topic: ...}`")
+            return None
+        options = self._options(given, ("dead-letter",), "dead-letter", Kind("", DEAD_LETTER))
+        servers = options.get("bootstrap.servers")
+        for part in (sink, source):
+            if servers is None and part is not None and part.kind == "topic":
+                servers = part.options.get("bootstrap.servers")
+        if servers is None:
+            self._wrong(("dead-letter",), "dead-letter needs bootstrap.servers: neither source nor sink is a topic")
+            return None
+        if "topic" not in options:
+            return None
+        found = DeadLetter(options["topic"], servers)
+        shares = sink is not None and sink.kind == "topic" and sink.options.get("bootstrap.servers") == servers
+        if source is not None and source.kind == "http" and not shares:
+            # The spool gives a record up when one query has read it, and bad records would have a query of their own.
+            self._wrong(
+                ("dead-letter",),
+                "a source http can have a dead-letter topic only beside a sink topic of the same brokers",
+            )
+        return found
+
+
+def _function_part(function: Function) -> Part:
+    """A function among the transforms: one that takes a DataFrame says so by the type of what it takes."""
+    parameters = list(inspect.signature(function).parameters.values())
+    hint = str(parameters[0].annotation) if parameters else ""
+    return Part("dataframe" if "DataFrame" in hint else "python", {"function": function.__qualname__}, function)
+
+
+def _taken(value: object, type_: Type) -> Any:
+    """The value in the form that the type has, or None where it has not."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    match type_:
+        case Type.TEXT:
+            return value if isinstance(value, str) else None
+        case Type.NUMBER:
+            return value if is_number and isinstance(value, int) and value > 0 else None
+        case Type.FLAG:
+            return value if isinstance(value, bool) else None
+        case Type.SCALAR:
+            return value if isinstance(value, str | int | float | bool) else None
+        case Type.NAMES:
+            if isinstance(value, str):
+                return (value,)
+            if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
+                return tuple(value)
+            return None
+        case Type.MAP:
+            if isinstance(value, Mapping) and all(
+                isinstance(item, str | int | float | bool) for item in value.values()
+            ):
+                return {name: _as_text(item) for name, item in value.items()}
+            return None
+
+
+def _as_text(value: object) -> str:
+    """As YAML and Spark write it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def shown(value: object) -> str:
+    """A value in an error, short."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return _as_text(value)
+        case Mapping():
+            return "a map"
+        case list() | tuple():
+            return "a list"
+        case str():
+            return repr(value if len(value) <= 40 else value[:37] + "...")
+        case _:
+            return str(value)

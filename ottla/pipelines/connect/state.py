@@ -1,0 +1,172 @@
+"""What a running pipeline tells others about itself, and how they ask it to stop: a directory in the user's data home.
+
+    <home>/<name>/lock        held while it runs, so that a pipeline runs once
+    <home>/<name>/state.json  what it last said of itself, replaced as a whole
+    <home>/<name>/stop        somebody asks it to stop
+    <home>/<name>/checkpoint  Spark's, unless the file names another place
+
+Promises: who holds the lock is running and who does not is not, whatever the state file says: a lock goes with its
+process, by kill -9 too. Nothing here imports Spark. Called by `runner` and by `ottla pipeline`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ottla.pipelines.errors import PipelineError
+
+JVM_GONE_S = 30.0
+"""How long a new run waits for the Java process of one that was killed, which ends when it finds its driver gone."""
+LOOK_S = 0.1
+
+
+@dataclass(slots=True)
+class State:
+    """What a pipeline says of itself."""
+
+    name: str
+    file: str
+    pid: int
+    started_s: float
+    status: str = "starting"
+    """`starting`, `running`, `stopping`, `stopped`, `done` or `failed`."""
+    source: str = ""
+    sink: str = ""
+    batch: int | None = None
+    records: int = 0
+    bad: int | None = None
+    """Bad records; None where Spark does not count them."""
+    in_per_s: float = 0.0
+    out_per_s: float = 0.0
+    lag: int | None = None
+    batch_ms: int = 0
+    updated_s: float = 0.0
+    error: str | None = None
+    jvm_pid: int | None = None
+    jvm_born: str | None = None
+
+
+class NotRunning(PipelineError):
+    """Nobody runs this pipeline."""
+
+
+def data_home() -> Path:
+    """`$XDG_DATA_HOME/ottla/pipelines`."""
+    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return Path(base) / "ottla" / "pipelines"
+
+
+class Home:
+    """The directory of one pipeline."""
+
+    def __init__(self, name: str, base: Path | None = None) -> None:
+        self.name = name
+        self.path = (base or data_home()) / name
+        self._lock = self.path / "lock"
+        self._state = self.path / "state.json"
+        self._stop = self.path / "stop"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint"
+
+    @property
+    def spool(self) -> Path:
+        """Where a source `http` keeps what it has taken."""
+        return self.path / "spool"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run alone; `PipelineError` when somebody else does."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self._lock, "a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                state = self.read()
+                pid = f" (pid {state.pid})" if state else ""
+                raise PipelineError(
+                    f"the pipeline {self.name} runs already{pid}: `ottla pipeline stop {self.name}` ends it"
+                ) from None
+            self._wait_for_the_last_jvm()
+            self._stop.unlink(missing_ok=True)
+            yield
+
+    @property
+    def is_running(self) -> bool:
+        try:
+            with open(self._lock) as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+
+    def read(self) -> State | None:
+        """What the pipeline last said; a status that only a running one has becomes `killed` when it is not."""
+        try:
+            state = State(**json.loads(self._state.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise PipelineError(f"{self._state} is damaged: {error}. Remove it; the checkpoint is elsewhere") from None
+        if state.status in ("starting", "running", "stopping") and not self.is_running:
+            state.status = "killed"
+        return state
+
+    def write(self, state: State) -> None:
+        state.updated_s = time.time()
+        new = self._state.with_suffix(".new")
+        new.write_text(json.dumps(asdict(state)), encoding="utf-8")
+        os.replace(new, self._state)
+
+    def ask_to_stop(self) -> None:
+        """`NotRunning` when there is nobody to ask."""
+        if not self.is_running:
+            raise NotRunning(f"the pipeline {self.name} does not run")
+        self._stop.touch()
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        return self._stop.exists()
+
+    def _wait_for_the_last_jvm(self) -> None:
+        """A driver that was killed leaves its Java process for a moment; two must not write by one checkpoint."""
+        state = self.read()
+        if state is None or state.jvm_pid is None:
+            return
+        deadline = time.monotonic() + JVM_GONE_S
+        while born(state.jvm_pid) == state.jvm_born is not None:
+            if time.monotonic() > deadline:
+                raise PipelineError(f"the Java process of the last run of {self.name} is still there: {state.jvm_pid}")
+            time.sleep(LOOK_S)
+
+
+def homes(base: Path | None = None) -> list[Home]:
+    """Every pipeline that was ever run here, by name."""
+    base = base or data_home()
+    if not base.is_dir():
+        return []
+    return [Home(path.name, base) for path in sorted(base.iterdir()) if (path / "state.json").exists()]
+
+
+def born(pid: int) -> str | None:
+    """When a process was started, in ticks, so that a number that is used again is not taken for it.
+
+    None when there is no such process, or where the system does not tell.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name in parentheses may hold anything; the state that follows is Z once only the parent's note is left.
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else fields[19]

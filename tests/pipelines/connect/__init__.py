@@ -1,0 +1,1 @@
+"""Tests of pipelines from sources to sinks, on Spark."""

@@ -1,0 +1,223 @@
+"""Pipeline files: what is right is read with defaults filled in, what is wrong is told with its line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.pipelines.connect import Pipeline, SpecError, load
+from ottla.pipelines.connect.kinds import SINKS, SOURCES, TRANSFORMS
+from ottla.pipelines.connect.spec import DeadLetter
+
+RIGHT = """\
+name: orders
+source:
+  type: topic
+  topic: orders
+  bootstrap.servers: localhost:9092
+  schema: id BIGINT, card STRING
+  kafka.security.protocol: SSL
+transforms:
+  - mask: {fields: card}
+  - rename:
+      fields:
+        id: order_id
+errors: dead-letter
+dead-letter:
+  topic: orders-dead
+sink:
+  type: parquet
+  path: /lake/orders
+"""
+
+
+def written(directory: Path, text: str, name: str = "p.yaml") -> Path:
+    path = directory / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problems(directory: Path, text: str, name: str = "p.yaml") -> list[str]:
+    """What is wrong with a file, as lines without the directory in front."""
+    with pytest.raises(SpecError) as caught:
+        load(written(directory, text, name))
+    return str(caught.value).replace(f"{directory}/", "").splitlines()
+
+
+def test_a_file_is_read_with_its_defaults(tmp_path: Path) -> None:
+    pipeline = load(written(tmp_path, RIGHT))
+    assert pipeline.name == "orders"
+    assert pipeline.source.kind == "topic"
+    assert pipeline.source.options["topic"] == ("orders",)
+    assert pipeline.source.options["starting-offsets"] == "earliest"
+    assert pipeline.source.passed("kafka.") == {"kafka.security.protocol": "SSL"}
+    assert [(part.kind, dict(part.options)) for part in pipeline.transforms] == [
+        ("mask", {"fields": ("card",)}),
+        ("rename", {"fields": {"id": "order_id"}}),
+    ]
+    assert pipeline.dead_letter == DeadLetter("orders-dead", "localhost:9092")
+    assert not pipeline.has_shared_outcome
+    assert pipeline.directory == str(tmp_path)
+
+
+def test_dead_letters_share_the_transaction_of_a_sink_topic_of_the_same_brokers(tmp_path: Path) -> None:
+    sink = "  type: topic\n  topic: out\n  bootstrap.servers: {}\n"
+    text = RIGHT.partition("sink:\n")[0] + "sink:\n"
+    assert load(written(tmp_path, text + sink.format("localhost:9092"))).has_shared_outcome
+    elsewhere = load(written(tmp_path, text + sink.format("other:9092")))
+    assert elsewhere.dead_letter == DeadLetter("orders-dead", "other:9092")
+    away = text.replace("orders-dead", "orders-dead\n  bootstrap.servers: third:9092")
+    assert not load(written(tmp_path, away + sink.format("other:9092"))).has_shared_outcome
+
+
+def test_every_problem_has_its_line_and_the_nearest_name(tmp_path: Path) -> None:
+    text = """\
+nme: orders
+source:
+  type: topik
+transforms:
+  - msk: {fields: a}
+  - cast: {field: a}
+  - mask:
+      fields: [1]
+  - filter
+sink:
+  type: parquet
+  path: 7
+  partition-by: id
+errors: sometimes
+trigger: now and then
+"""
+    assert problems(tmp_path, text) == [
+        "p.yaml:1: there is no nme in a pipeline: did you mean name?",
+        "p.yaml:1: a pipeline has a name, and this one has none",
+        "p.yaml:3: there is no source topik: did you mean topic?",
+        "p.yaml:5: there is no transform msk: did you mean mask?",
+        "p.yaml:6: transform cast has no option field: did you mean fields?",
+        "p.yaml:6: transform cast needs fields: Field and Spark type: `{amount: 'DECIMAL(10,2)'}`.",
+        "p.yaml:8: transform mask: fields takes a name or a list of names, and not a list",
+        "p.yaml:9: a transform is one name with its options, such as `- mask: {fields: [card]}`",
+        "p.yaml:12: sink parquet: path takes text, and not 7",
+        "p.yaml:14: errors is one of stop, skip and dead-letter, and not sometimes",
+        "p.yaml:15: a trigger is available-now or a time such as 10 seconds, and not now and then",
+    ]
+
+
+WRONG = {
+    ("  schema: id BIGINT, card STRING\n", ""): "2: source topic needs a schema for values of json",
+    (
+        "  topic: orders\n",
+        "  topic: orders\n  pattern: o.*\n",
+    ): "2: source topic takes one of topic and pattern, and only one",
+    (
+        "  topic: orders\n",
+        "  topic: orders\n  value: xml\n",
+    ): "5: source topic: value is one of json, string and bytes, and not xml",
+    ("  topic: orders\n", "  topic: orders\n  topic: again\n"): "5: topic is here twice; the first is on line 4",
+    (
+        "errors: dead-letter",
+        "errors: skip",
+    ): "14: a dead-letter topic is for `errors: dead-letter`, and errors is skip",
+    ("dead-letter:\n  topic: orders-dead\n", ""): "13: `errors: dead-letter` needs `dead-letter: {topic: ...}`",
+    (
+        "  - mask: {fields: card}\n",
+        "  - route: {field: card}\n",
+    ): "8: route chooses a topic, and the sink is parquet",
+    (
+        "name: orders",
+        "name: ../orders",
+    ): "1: a name is up to 100 letters, digits, '.', '_' and '-', and begins with a letter or digit",
+    (
+        "/lake/orders",
+        "${env:OTTLA_NOT_SET}",
+    ): "18: the environment has no OTTLA_NOT_SET, and ${env:OTTLA_NOT_SET} asks for it",
+    ("sink:\n", "sink: [\n"): "18: not YAML: did not find expected ',' or ']'",
+    (
+        "  type: parquet",
+        "  type: topic\n  bootstrap.servers: localhost:9092",
+    ): "19: sink topic has no option path: there is topic, bootstrap.servers, value, key and delivery",
+}
+"""A change to a file that is right, and the line that it earns."""
+
+
+@pytest.mark.parametrize("change", WRONG, ids=WRONG.values())
+def test_what_does_not_fit_together_is_told(tmp_path: Path, change: tuple[str, str]) -> None:
+    assert change[0] in RIGHT
+    assert f"p.yaml:{WRONG[change]}" in problems(tmp_path, RIGHT.replace(*change, 1))
+
+
+def test_a_variable_of_the_environment_stands_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE", "/mnt/lake")
+    pipeline = load(written(tmp_path, RIGHT.replace("/lake/orders", "${env:LAKE}/orders")))
+    assert pipeline.sink.options["path"] == "/mnt/lake/orders"
+
+
+def test_a_file_that_is_not_there_or_not_a_map_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"none\.yaml: cannot be read: No such file or directory"):
+        load(tmp_path / "none.yaml")
+    assert problems(tmp_path, "- a\n") == [
+        "p.yaml:1: a pipeline file is a map that begins with `name:`, `source:` and `sink:`"
+    ]
+    assert problems(tmp_path, "") == [
+        "p.yaml: a pipeline file is a map that begins with `name:`, `source:` and `sink:`"
+    ]
+
+
+PYTHON = """\
+from ottla.pipelines.connect import Pipeline
+
+def clean(record):
+    return record
+
+def wide(df: "DataFrame"):
+    return df
+
+pipeline = Pipeline(
+    "orders",
+    source={"type": "json", "path": "in", "schema": "id BIGINT"},
+    transforms=[{"drop": {"fields": "id"}}, clean, wide],
+    sink={"type": "%s", "path": "out"},
+)
+"""
+
+
+def test_a_python_file_describes_a_pipeline_with_the_same_words(tmp_path: Path) -> None:
+    pipeline = load(written(tmp_path, PYTHON % "csv", "p.py"))
+    assert [part.kind for part in pipeline.transforms] == ["drop", "python", "dataframe"]
+    assert pipeline.transforms[1].function is not None
+    assert pipeline.transforms[1].function({"id": 1}) == {"id": 1}
+    assert pipeline.sink.options == {"path": "out", "header": True, "delimiter": ","}
+
+
+def test_what_is_wrong_in_a_python_file_has_the_line_that_said_it(tmp_path: Path) -> None:
+    assert problems(tmp_path, PYTHON % "cvs", "p.py") == ["p.py:9: there is no sink cvs: did you mean csv?"]
+    assert problems(tmp_path, "a = 1\nb = a / 0\n", "p.py") == ["p.py:2: ZeroDivisionError: division by zero"]
+    assert problems(tmp_path, "a = = 1\n", "p.py") == ["p.py:1: not Python: invalid syntax"]
+    assert problems(tmp_path, "a = 1\n", "p.py") == ["p.py: has no `pipeline = Pipeline(...)`"]
+
+
+def test_a_pipeline_in_python_is_checked_when_it_is_made() -> None:
+    with pytest.raises(SpecError, match="pipeline orders: source json needs path: A directory"):
+        Pipeline("orders", source={"type": "json", "schema": "id BIGINT"}, sink={"type": "json", "path": "out"})
+
+
+def test_the_page_has_every_source_sink_transform_and_option() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "pipelines" / "connect.md").read_text(encoding="utf-8")
+    for kinds in (SOURCES, SINKS, TRANSFORMS):
+        for name, kind in kinds.items():
+            assert f"`{name}`" in page, name
+            for option in kind.options:
+                assert f"`{option}`" in page, f"{name}: {option}"
+
+
+def test_reading_a_file_loads_no_spark(tmp_path: Path) -> None:
+    path = written(tmp_path, RIGHT)
+    script = (
+        "import sys; from ottla.pipelines.connect import load; load(sys.argv[1]);"
+        "assert not {'pyspark', 'pyarrow', 'pandas', 'numpy', 'ottla.client'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
