@@ -26,28 +26,15 @@ BATCH_RECORDS = 50_000
 """How many changes are taken into the table at once."""
 
 
-def describe(settings: Mapping[str, Any], topic: str) -> tuple[str, int]:
-    """The id of a changelog topic and the number of its partitions."""
-    with Admin(settings) as admin:
-        try:
-            found = admin.describe_topics([topic])[topic].result()
-        except UnknownTopicOrPartition:
-            raise PipelineError(
-                f"There is no topic {topic}: the store has not been written yet, or has another name"
-            ) from None
-    return str(found.topic_id), len(found.partitions)
-
-
 class Follower:
     """One reader of one changelog."""
 
-    def __init__(
-        self, settings: Mapping[str, Any], topic: str, partitions: int, spec: StoreSpec, table: StateTable
-    ) -> None:
+    def __init__(self, settings: Mapping[str, Any], topic: str, spec: StoreSpec, table: StateTable) -> None:
+        self._settings = settings
         self._spec = spec
         self._table = table
         self._topic = topic
-        self._partitions = [TopicPartition(topic, partition) for partition in range(partitions)]
+        self._topic_id, self._partitions = self._described()
         self._consumer: Consumer[bytes, bytes] = Consumer(
             {
                 **settings,
@@ -57,10 +44,25 @@ class Follower:
                 "max.poll.records": str(BATCH_RECORDS),
             }
         )
-        self._consumer.assign(self._partitions)
-        self._seek()
+        self._begin()
 
-    def _seek(self) -> None:
+    def _described(self) -> tuple[str, list[TopicPartition]]:
+        with Admin(self._settings) as admin:
+            try:
+                found = admin.describe_topics([self._topic])[self._topic].result()
+            except UnknownTopicOrPartition:
+                raise PipelineError(
+                    f"There is no topic {self._topic}: the store has not been written yet, or has another name"
+                ) from None
+        return str(found.topic_id), [TopicPartition(self._topic, number) for number in range(len(found.partitions))]
+
+    def _begin(self) -> None:
+        """Stand where the table ends, or where the changelog begins."""
+        spec = self._spec
+        self._table.is_copy_of(
+            {"topic": self._topic, "id": self._topic_id, "kind": spec.kind.value, "window": str(spec.window_ms)}
+        )
+        self._consumer.assign(self._partitions)
         positions = self._table.positions()
         fresh = [one for one in self._partitions if one.partition not in positions]
         starts = self._consumer.beginning_offsets(fresh) if fresh else {}
@@ -73,7 +75,7 @@ class Follower:
     def catch_up(self, timeout_s: float) -> None:
         """Take in all that is committed now; `KafkaTimeout` when that takes longer."""
         deadline = time.monotonic() + timeout_s
-        ends = self._consumer.end_offsets(self._partitions, timeout=timeout_s)
+        ends = self._ends(timeout_s)
         while any(self._consumer.position(one) < ends[one] for one in self._partitions):
             left_s = deadline - time.monotonic()
             if left_s <= 0:
@@ -83,8 +85,32 @@ class Follower:
             except OffsetsOutOfRange:
                 log.warning("[StateTable %s] what follows is gone from the topic; reading it anew", self._topic)
                 self._table.clear()
-                self._seek()
-                ends = self._consumer.end_offsets(self._partitions, timeout=timeout_s)
+                self._topic_id, self._partitions = self._described()
+                self._begin()
+                ends = self._ends(timeout_s)
+
+    def _ends(self, timeout_s: float) -> dict[TopicPartition, int]:
+        """The ends of what is committed. A topic that is shorter than what was read may be another of its name."""
+        try:
+            ends = self._consumer.end_offsets(self._partitions, timeout=timeout_s)
+            if all(self._consumer.position(one) <= ends[one] for one in self._partitions):
+                return ends
+        except KafkaTimeout:
+            # Partitions that are not there any more are asked for until the time is over.
+            if not self._was_replaced():
+                raise
+            return self._consumer.end_offsets(self._partitions, timeout=timeout_s)
+        return self._consumer.end_offsets(self._partitions, timeout=timeout_s) if self._was_replaced() else ends
+
+    def _was_replaced(self) -> bool:
+        """Whether the topic was deleted and made again; if so, what was read of the old one is forgotten."""
+        topic_id, partitions = self._described()
+        if topic_id == self._topic_id:
+            return False
+        log.warning("[StateTable %s] the topic was deleted and made again; reading it anew", self._topic)
+        self._topic_id, self._partitions = topic_id, partitions
+        self._begin()
+        return True
 
     def _step(self, timeout_s: float) -> None:
         records = self._consumer.poll(timeout_s)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from ottla.pipelines.errors import PipelineError
-from ottla.pipelines.streams.queryable.follower import Follower, describe
+from ottla.pipelines.streams.queryable.follower import Follower
 from ottla.pipelines.streams.queryable.table import Row, StateTable
 from ottla.pipelines.streams.stores import StoreKey, StoreKind, StoreSpec, changelog_topic
 
@@ -48,12 +48,12 @@ def open_store(
     """
     client = {"bootstrap.servers": bootstrap_servers, **settings}
     topic = changelog_topic(application, spec.name)
-    topic_id, partitions = describe(client, topic)
-    table = StateTable(
-        None if directory is None else directory / f"{topic}.sqlite",
-        {"topic": topic, "topic id": topic_id, "kind": spec.kind.value, "window": str(spec.window_ms)},
-    )
-    return QueryableStore(spec, table, Follower(client, topic, partitions, spec, table), timeout_s=timeout_s)
+    table = StateTable(None if directory is None else directory / f"{topic}.sqlite")
+    try:
+        return QueryableStore(spec, table, Follower(client, topic, spec, table), timeout_s=timeout_s)
+    except BaseException:
+        table.close()
+        raise
 
 
 class QueryableStore:

@@ -54,10 +54,8 @@ class Row(NamedTuple):
 class StateTable:
     """The entries of one store."""
 
-    def __init__(self, path: Path | None, facts: Mapping[str, str]) -> None:
-        """`facts` say what the table is a copy of; a file with others is emptied."""
+    def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
-        self._facts = {"form": _FORM, **facts}
         self._path = path
         self._database = self._open()
 
@@ -80,25 +78,31 @@ class StateTable:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")  # a lost tail is read again: it keeps its own positions
         database.executescript(_SCHEMA)
-        if dict(database.execute("SELECT name, value FROM facts").fetchall()) != self._facts:
-            self._empty(database)
         return database
-
-    def _empty(self, database: sqlite3.Connection) -> None:
-        database.execute("BEGIN IMMEDIATE")
-        for table in ("entries", "positions", "facts"):
-            database.execute(f"DELETE FROM {table}")
-        database.executemany("INSERT INTO facts VALUES (?, ?)", self._facts.items())
-        database.execute("COMMIT")
 
     def close(self) -> None:
         with self._lock:
             self._database.close()
 
+    def is_copy_of(self, facts: Mapping[str, str]) -> None:
+        """Say what the table is a copy of: if it was one of something else, it is emptied."""
+        wanted = {"form": _FORM, **facts}
+        with self._lock:
+            if dict(self._database.execute("SELECT name, value FROM facts").fetchall()) == wanted:
+                return
+            self._database.execute("BEGIN IMMEDIATE")
+            for table in ("entries", "positions", "facts"):
+                self._database.execute(f"DELETE FROM {table}")
+            self._database.executemany("INSERT INTO facts VALUES (?, ?)", wanted.items())
+            self._database.execute("COMMIT")
+
     def clear(self) -> None:
         """Forget everything, to be read again from the beginning."""
         with self._lock:
-            self._empty(self._database)
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute("DELETE FROM entries")
+            self._database.execute("DELETE FROM positions")
+            self._database.execute("COMMIT")
 
     def positions(self) -> dict[int, int]:
         """The next offset to read of each partition that was read."""

@@ -19,7 +19,7 @@ def put(key: bytes, value: bytes | None, *, start_ms: int = 0, end_ms: int = 0, 
 
 @pytest.fixture
 def table() -> Iterator[StateTable]:
-    one = StateTable(None, {"topic": "t"})
+    one = StateTable(None)
     yield one
     one.close()
 
@@ -65,21 +65,22 @@ def test_a_key_that_moved_to_another_partition_is_told(table: StateTable) -> Non
 
 def test_a_file_goes_on_and_one_of_another_topic_is_emptied(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "t.sqlite"
-    first = StateTable(path, {"topic id": "1"})
+    first = StateTable(path)
+    first.is_copy_of({"topic id": "1"})
     first.apply([put(b"a", b"1")], {0: 1})
     first.close()
-    again = StateTable(path, {"topic id": "1"})
+    again = StateTable(path)
+    again.is_copy_of({"topic id": "1"})
     assert (again.count(), again.positions()) == (1, {0: 1})
+    again.is_copy_of({"topic id": "2"})
+    assert (again.count(), again.positions()) == (0, {})
     again.close()
-    other = StateTable(path, {"topic id": "2"})
-    assert (other.count(), other.positions()) == (0, {})
-    other.close()
 
 
 def test_a_damaged_file_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "t.sqlite"
     path.write_bytes(b"this is no database, and long enough for a header of one" * 20)
-    table = StateTable(path, {"topic id": "1"})
+    table = StateTable(path)
     assert table.count() == 0
     assert "is damaged" in caplog.text
     table.close()
