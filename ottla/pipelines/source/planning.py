@@ -39,8 +39,12 @@ def split(ranges: Iterable[Range], *, min_partitions: int | None = None, max_rec
     whole = [one for one in chosen if _share(one.size, total, min_partitions) == 1]
     rest = total - sum(one.size for one in whole)
     wanted = max(min_partitions - len(whole), 1)
-    kept = set(whole)
-    return [part for one in chosen for part in _divided(one, 1 if one in kept else _share(one.size, rest, wanted))]
+    kept = {(one.topic, one.partition) for one in whole}
+    return [
+        part
+        for one in chosen
+        for part in _divided(one, 1 if (one.topic, one.partition) in kept else _share(one.size, rest, wanted))
+    ]
 
 
 def _share(size: int, total: int, count: int) -> int:
