@@ -7,6 +7,7 @@ cannot be read is told once everything before it was given, as `poll` does. pyar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from operator import is_ as _is
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -16,6 +17,7 @@ from ottla.client.consumer.face import without_times
 from ottla.client.consumer.fetch_buffer import RawBatch
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST
 from ottla.client.consumer.partition_state import PartitionState, Position
+from ottla.client.consumer.unpacking import Hire, Unpacking
 from ottla.client.errors import CorruptRecord, KafkaTimeout, RecordDeserialization
 from ottla.client.network import Deadline
 from ottla.errors import UnknownTopicOrPartition
@@ -50,11 +52,17 @@ def value_decoder(schema: Schema | None) -> ValueDecoder | None:
 
 
 class ArrowMaker:
-    """Makes record batches of what was taken from the buffer."""
+    """Makes record batches of what was taken from the buffer. What `hire` gives work to helps to decompress it."""
 
     def __init__(
-        self, columns: Sequence[str] | None = None, schema: Schema | None = None, key_schema: Schema | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        schema: Schema | None = None,
+        key_schema: Schema | None = None,
+        *,
+        hire: Hire | None = None,
     ) -> None:
+        self._hire = hire
         self._columns = columns
         self._value = value_decoder(schema)
         self._key = value_decoder(key_schema)
@@ -70,28 +78,14 @@ class ArrowMaker:
         if not taken:
             return Made(None, [], None)
         items = [(state, raw) for state, batches in taken for raw in batches]
-        error: Exception | None = None
         bad: RecordDeserialization | None = None
         while True:
+            unpacking = Unpacking([raw.batch for _, raw in items], self._hire)
             builder = self.builder()
-            end = len(items)
-            for index, (state, raw) in enumerate(items):
-                is_last = (
-                    bad is not None
-                    and bad.topic_partition == state.topic_partition
-                    and bad.offset < raw.batch.next_offset
-                )
-                until = INT64_MAX if ends is None else ends.get(state.topic_partition, 0)
-                if bad is not None and is_last:
-                    until = min(until, bad.offset)
-                try:
-                    builder.add(state.topic_partition, raw.batch, raw.start_offset, until)
-                except (CorruptRecord, OverflowError) as raised:
-                    end, error = index, raised
-                    break
-                if is_last:
-                    end, error = index, bad
-                    break
+            try:
+                end, error = _fill(builder, items, unpacking, ends, bad)
+            finally:
+                unpacking.close()
             try:
                 batch = builder.finish() if len(builder) else None
             except RecordDeserialization as raised:
@@ -106,10 +100,36 @@ class ArrowMaker:
             return Made(batch, list(rest.items()), None if batch is not None else error)
 
 
+def _fill(
+    builder: ArrowBuilder,
+    items: Sequence[tuple[PartitionState, RawBatch]],
+    unpacking: Unpacking,
+    ends: Mapping[TopicPartition, int] | None,
+    bad: RecordDeserialization | None,
+) -> tuple[int, Exception | None]:
+    """Decode what lies before the partitions' `ends` and before what is `bad`; how many items were used, and what
+    kept the next from being."""
+    for index, (state, raw) in enumerate(items):
+        partition = state.topic_partition
+        is_last = bad is not None and bad.topic_partition == partition and bad.offset < raw.batch.next_offset
+        until = INT64_MAX if ends is None else ends.get(partition, 0)
+        if bad is not None and is_last:
+            until = min(until, bad.offset)
+        try:
+            section = partial(unpacking.section, index)
+            builder.add(partition, raw.batch, raw.start_offset, until, section=section)
+        except (CorruptRecord, OverflowError) as raised:
+            return index, raised
+        if is_last:
+            return index, bad
+    return len(items), None
+
+
 class ArrowMakers:
     """The maker for what a consumer is asked for again and again: typed columns are costly to begin with."""
 
-    def __init__(self) -> None:
+    def __init__(self, hire: Hire | None = None) -> None:
+        self._hire = hire
         self._asked: tuple[Any, ...] = ()
         self._maker: ArrowMaker | None = None
 
@@ -118,7 +138,7 @@ class ArrowMakers:
         asked = (None if columns is None else tuple(columns), schema, key_schema)
         same = bool(self._asked) and self._asked[0] == asked[0] and all(map(_is, self._asked[1:], asked[1:]))
         if self._maker is None or not same:
-            self._asked, self._maker = asked, ArrowMaker(*asked)
+            self._asked, self._maker = asked, ArrowMaker(*asked, hire=self._hire)
         return self._maker
 
 

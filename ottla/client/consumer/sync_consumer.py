@@ -202,7 +202,7 @@ class Consumer(Generic[K, V]):
         from ottla.client.consumer.arrow import POLL_BYTES, ArrowMakers
 
         if self._arrow is None:
-            self._arrow = ArrowMakers()
+            self._arrow = ArrowMakers(self._hire)
         maker = self._arrow.get(columns, schema, key_schema)
         core = self._core
 
@@ -215,6 +215,10 @@ class Consumer(Generic[K, V]):
             return made.batch
 
         return self._poll(timeout, take)
+
+    def _hire(self, work: Callable[[], object]) -> None:
+        """Have `work` done on a thread of the loop's, beside this one."""
+        self._loop.post(lambda: self._loop.world.tasks.in_thread(work))
 
     def topic(self, name: str) -> SyncTopicReader:
         """A topic to be read as a table, beside what this consumer reads: `consumer.topic("t").read()`."""

@@ -6,13 +6,15 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from confluent_kafka import Producer
 
-from ottla.client import read_topic
+from ottla.client import Consumer, read_topic
 from ottla.client.errors import KafkaTimeout, RecordDeserialization
 from ottla.errors import UnknownTopicOrPartition
 from ottla.types import TopicPartition
@@ -74,6 +76,40 @@ def test_the_rows_are_the_records_that_poll_gives(make: Make, address: str, code
         for row in table.to_pylist()
     )
     assert rows == expected
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_what_a_second_thread_decompresses_comes_in_its_place(
+    address: str, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hired: list[object] = []
+    hire = Consumer._hire
+
+    def counted(self: Consumer[Any, Any], work: Callable[[], object]) -> None:
+        hired.append(work)
+        hire(self, work)
+
+    monkeypatch.setattr(Consumer, "_hire", counted)
+    topic = make_topic(address, 2)
+    producer = Producer({"bootstrap.servers": address, "compression.type": codec, "batch.num.messages": 1000})
+    for number in range(20_000):
+        # Hexadecimal compresses, and not too well.
+        producer.produce(topic, sha256(b"%d" % (number // 2)).hexdigest(), partition=number % 2)
+        producer.poll(0)
+    producer.flush()
+    consumer: Consumer[bytes, bytes] = Consumer(bootstrap_servers=address, auto_offset_reset="earliest")
+    with consumer:
+        consumer.assign(partitions(topic, 2))
+        for _ in range(3):
+            table = read(consumer, 20_000, columns=["partition", "offset", "value"])
+            for partition in range(2):
+                rows = table.filter(pc.equal(table["partition"], partition))
+                assert rows["offset"].to_pylist() == list(range(10_000))
+                assert rows["value"].to_pylist() == [
+                    sha256(b"%d" % number).hexdigest().encode() for number in range(10_000)
+                ]
+            consumer.seek_to_beginning()
+    assert hired, "some fetch was large enough for two"
 
 
 def test_only_the_columns_that_are_asked_for_come(make: Make, address: str) -> None:
