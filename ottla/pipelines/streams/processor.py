@@ -423,9 +423,10 @@ class ProcessorOperator:
     def transform(self, records: DataFrame) -> DataFrame:
         """Records in, records and changes out.
 
-        `records` has `key`, `value` and `timestamp`, and `partition` and `offset` when their order is to be kept.
-        The result has `key`, `value`, `timestamp` of forwarded records, where `store` is null; and where it is not,
-        `store_key`, `store_value` and `timestamp` of a record for that store's changelog.
+        `records` has `key`, `value` and `timestamp` (a TIMESTAMP, or ms as a BIGINT), and of `topic`, `partition`,
+        `offset` and `seq` those that say in which order a key's records come. The result has `key`, `value` and
+        `timestamp` of forwarded records, where `store` is null; and where it is not, `store_key`, `store_value` and
+        `timestamp` of a record for that store's changelog.
         """
         from ottla.pipelines.streams.stores.spark import transform
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import LongType
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.processor import Cell, KeySession, Record, TimeMode
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _CELL = "value BINARY, timestamp_ms BIGINT, expires_ms BIGINT"
 _TIMERS = "ottla_timers"
+PLACE = ("topic", "partition", "offset", "seq")
+"""Columns that say where a record stands among others of its key, as far as a frame has them."""
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER_SETTING = "spark.sql.streaming.stateStore.providerClass"
 
@@ -36,18 +39,27 @@ def transform(operator: ProcessorOperator, records: DataFrame) -> DataFrame:
     provider = records.sparkSession.conf.get(PROVIDER_SETTING)
     if provider != ROCKSDB:
         raise PipelineError(f"A processor's state needs RocksDB: set {PROVIDER_SETTING}={ROCKSDB}")
+    is_ms = records.schema["timestamp"].dataType == LongType()
+    at = F.timestamp_millis("timestamp") if is_ms else F.col("timestamp")
+    chosen = records.withColumn("event_time", at)
     if operator.time is TimeMode.EVENT:
-        records = records.withWatermark("timestamp", f"{operator.watermark_delay_ms} milliseconds")
-    order = [name if name in records.columns else F.lit(0).alias(name) for name in ("partition", "offset")]
-    chosen = records.select("key", "value", "timestamp", F.unix_millis("timestamp").alias("timestamp_ms"), *order)
+        chosen = chosen.withWatermark("event_time", f"{operator.watermark_delay_ms} milliseconds")
+    chosen = chosen.select(
+        "key",
+        "value",
+        "event_time",
+        F.unix_millis("event_time").alias("timestamp_ms"),
+        # Never empty, which a struct must not be.
+        F.struct(*(name for name in PLACE if name in records.columns), "event_time").alias("place"),
+    )
     result = chosen.groupBy("key").transformWithState(
         _SparkProcessor(operator),
         f"store STRING, store_key BINARY, store_value BINARY, key {operator.key_type}, value {operator.value_type}, "
-        f"timestamp_ms BIGINT",
+        f"timestamp BIGINT",
         "Update",
         operator.time.value,
     )
-    return result.withColumn("timestamp", F.timestamp_millis("timestamp_ms")).drop("timestamp_ms")
+    return result if is_ms else result.withColumn("timestamp", F.timestamp_millis("timestamp"))
 
 
 class _SparkProcessor(StatefulProcessor):
@@ -62,7 +74,7 @@ class _SparkProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         session = self._session(key, timerValues)
         # A shuffle mixes what several tasks have read; a key's records lie in one partition, in this order.
-        for row in sorted(rows, key=lambda row: (row.partition, row.offset)):
+        for row in sorted(rows, key=lambda row: row.place):
             session.process(Record(row.key, row.value, row.timestamp_ms))
         yield from _rows(session)
 
@@ -96,7 +108,7 @@ def _rows(session: KeySession) -> Iterator[Row]:
             store_value=None,
             key=record.key,
             value=record.value,
-            timestamp_ms=record.timestamp_ms,
+            timestamp=record.timestamp_ms,
         )
     for change in changes:
         yield Row(
@@ -105,7 +117,7 @@ def _rows(session: KeySession) -> Iterator[Row]:
             store_value=change.value,
             key=None,
             value=None,
-            timestamp_ms=change.timestamp_ms,
+            timestamp=change.timestamp_ms,
         )
 
 

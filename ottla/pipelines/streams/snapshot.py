@@ -1,0 +1,526 @@
+"""Snapshots of state: the checkpoints of a topology's queries, and the changelogs of its stores.
+
+    take("checkpoints/words", "snapshots", bootstrap="localhost:9092", changelogs=["words-counts-changelog"])
+    restore("snapshots", "checkpoints/words", bootstrap="localhost:9092")
+
+A snapshot is a list of files by their SHA-256; the files lie beside the lists, each once. So every snapshot can be
+restored by itself, and the second one costs what is new since the first. Promises: a snapshot is there as a whole or
+not at all, whatever is killed when; it is taken beside a running query and holds it as it was after a batch; every byte
+is compared with its sum before a restored checkpoint appears under its name; and a checkpoint that is behind what its
+sink has written is not restored unless told so, as its next batches would be taken for written and left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams.stores.scale import last_batch
+
+log = logging.getLogger(__name__)
+
+TRIES = 5
+"""How often a copy begins anew because the running query removed a file under it."""
+CHUNK_BYTES = 1024 * 1024
+_VERSIONED = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|zip|changelog)(?:\.crc)?")
+_NUMBERED = re.compile(r"\.?(\d+)(?:\.crc)?")
+_NAME = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a checkpoint: where it was, and what it is."""
+
+    path: str
+    size: int
+    sha256: str
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Records of a changelog from offsets to offsets, by partition."""
+
+    start: dict[str, int]
+    end: dict[str, int]
+    records: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """A changelog as it was: the topic's shape, and its committed records."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+    settings: dict[str, str]
+    segments: list[Segment]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query's checkpoint inside the one that was taken: where, whose, and after which batch."""
+
+    path: str
+    id: str
+    last_batch: int
+    planned_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a snapshot has. `new_bytes` is what it cost beside the ones before it."""
+
+    name: str
+    taken_ms: int
+    queries: list[Query]
+    files: list[StoredFile]
+    changelogs: list[Changelog] = field(default_factory=list)
+    new_bytes: int = 0
+
+
+def take(
+    checkpoint: Path | str,
+    directory: Path | str,
+    *,
+    name: str | None = None,
+    bootstrap: str | None = None,
+    changelogs: Sequence[str] = (),
+    full: bool = False,
+    **settings: Any,
+) -> Snapshot:
+    """Take a snapshot of a checkpoint, and of changelogs, into a directory of snapshots.
+
+    The query may run on. What an earlier snapshot in the directory has is not copied again, and a file that has its
+    size and time of change is not even read; a `full` one reads everything, and mends what was damaged in the
+    directory. `settings` are those of a client.
+    """
+    checkpoint, shelf = Path(checkpoint), _Shelf(Path(directory), trusting=not full)
+    if changelogs and bootstrap is None:
+        raise PipelineError("To take changelogs, say where they are: bootstrap=...")
+    before = _latest(shelf.directory)
+    known = {file.path: file for file in before.files} if before is not None and not full else {}
+    queries, files = _copied(checkpoint, shelf, known)
+    # After the checkpoint, so that a changelog is never behind the state it tells of.
+    earlier = {one.topic: one for one in before.changelogs} if before is not None and not full else {}
+    client = {"bootstrap.servers": bootstrap, **settings}
+    logs = [_changelog(client, topic, shelf, earlier.get(topic)) for topic in changelogs]
+    now_ms = time.time_ns() // 1_000_000
+    taken = Snapshot(name or _free_name(shelf.directory, now_ms), now_ms, queries, files, logs, shelf.new_bytes)
+    _write_manifest(shelf.directory, taken)
+    return taken
+
+
+def list_snapshots(directory: Path | str) -> list[Snapshot]:
+    """The snapshots of a directory, oldest first."""
+    found = [_read_manifest(path) for path in Path(directory).glob("snapshots/*.json")]
+    return sorted(found, key=lambda one: (one.taken_ms, one.name))
+
+
+def verify(directory: Path | str, name: str | None = None) -> list[str]:
+    """What is wrong with a snapshot, the latest unless named: files that are missing or damaged. Empty: nothing."""
+    shelf = _Shelf(Path(directory), trusting=False)
+    snapshot = _chosen(shelf.directory, name)
+    wrong = [f"{file.path}: {reason}" for file in snapshot.files if (reason := shelf.fault(file.sha256, file.size))]
+    return wrong + [
+        f"{one.topic} {segment.start}: {reason}"
+        for one in snapshot.changelogs
+        for segment in one.segments
+        if (reason := shelf.fault(segment.sha256, segment.size))
+    ]
+
+
+def restore(
+    directory: Path | str,
+    checkpoint: Path | str,
+    *,
+    name: str | None = None,
+    bootstrap: str | None = None,
+    ahead: Literal["refuse", "again"] = "refuse",
+    transactional_ids: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> Snapshot:
+    """Put a snapshot's checkpoint, the latest unless named, where there is none. Changelogs: `restore_changelogs`.
+
+    The exactly-once sink knows which batches of a query it has written. If it has written more than the snapshot
+    knows of, `ahead="refuse"` raises; with `ahead="again"` the queries get new ids, and what came after the snapshot
+    is written again. `transactional_ids` has the names of sinks, by query, that were given one of their own.
+    """
+    checkpoint, shelf = Path(checkpoint), _Shelf(Path(directory), trusting=False)
+    snapshot = _chosen(shelf.directory, name)
+    if checkpoint.exists() and any(checkpoint.iterdir()):
+        raise PipelineError(f"{checkpoint} is not empty: move it away first, or restore to another place")
+    if ahead == "refuse":
+        if bootstrap is None:
+            raise PipelineError(
+                'Whether the sink is ahead of the snapshot is not known: say bootstrap=..., or ahead="again" to write '
+                "again what came after it"
+            )
+        _refuse_ahead({"bootstrap.servers": bootstrap, **settings}, snapshot, transactional_ids or {})
+    beside = checkpoint.with_name(f"{checkpoint.name}.restoring")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    for file in snapshot.files:
+        shelf.give(file, beside / file.path)
+    if ahead == "again":
+        for query in snapshot.queries:
+            _give_new_id(beside / query.path)
+    _sync_tree(beside)
+    if checkpoint.exists():
+        checkpoint.rmdir()
+    beside.rename(checkpoint)
+    _sync_directory(checkpoint.parent)
+    return snapshot
+
+
+def prune(directory: Path | str, *, keep: int) -> int:
+    """Delete all but the latest `keep` snapshots, and the files that only they had; how many bytes that freed."""
+    if keep < 1:
+        raise PipelineError("keep at least one snapshot; to be rid of all, delete the directory")
+    shelf = _Shelf(Path(directory), trusting=True)
+    snapshots = list_snapshots(directory)
+    # The lists first: killed in between, there are files too many and never one too few.
+    for old in snapshots[:-keep]:
+        _manifest_path(shelf.directory, old.name).unlink()
+    wanted = {file.sha256 for one in snapshots[-keep:] for file in one.files}
+    wanted |= {segment.sha256 for one in snapshots[-keep:] for logged in one.changelogs for segment in logged.segments}
+    return shelf.delete_others(wanted)
+
+
+# --- the checkpoint
+
+
+def _copied(checkpoint: Path, shelf: _Shelf, known: Mapping[str, StoredFile]) -> tuple[list[Query], list[StoredFile]]:
+    """The checkpoint as it was after a batch; begun anew when the running query cleans up under the copy."""
+    for _ in range(TRIES):
+        queries = _queries(checkpoint)
+        try:
+            files = [shelf.take(checkpoint, path, known) for query in queries for path in _files(checkpoint, query)]
+        except FileNotFoundError as error:
+            log.info("[Snapshot %s] %s went while it was copied; once more", checkpoint, error.filename)
+            continue
+        return queries, files
+    raise PipelineError(
+        f"{checkpoint} changed under each of {TRIES} copies: stop the query, or make its batches longer"
+    )
+
+
+def _queries(checkpoint: Path) -> list[Query]:
+    """The queries whose checkpoints lie here or below."""
+    queries = []
+    for metadata in sorted(checkpoint.rglob("metadata")):
+        home = metadata.parent
+        committed = last_batch(home / "commits")
+        if not (home / "offsets").is_dir() or committed is None:
+            continue
+        planned = last_batch(home / "offsets")
+        assert planned is not None, f"{home} has committed batch {committed} and planned none"
+        query_id = json.loads(metadata.read_text(encoding="utf-8"))["id"]
+        queries.append(Query(home.relative_to(checkpoint).as_posix(), query_id, committed, min(planned, committed + 1)))
+    if not queries:
+        raise PipelineError(f"{checkpoint} holds no query that has done a batch")
+    return queries
+
+
+def _files(checkpoint: Path, query: Query) -> Iterator[Path]:
+    """The files of a query that belong to its state after the batch, and the plan of the next batch if there is one."""
+    home = checkpoint / query.path
+    for path in sorted(home.rglob("*")):
+        if path.name.endswith((".tmp", ".tmp.crc")) or not path.is_file():
+            continue
+        part = path.relative_to(home).parts[0]
+        if part in ("offsets", "commits"):
+            found = _NUMBERED.fullmatch(path.name)
+            newest = query.planned_batch if part == "offsets" else query.last_batch
+        else:
+            found = _VERSIONED.fullmatch(path.name) if part == "state" else None
+            newest = query.last_batch + 1  # the state after batch n is version n + 1
+        if found is None or int(found.group(1)) <= newest:
+            yield path
+
+
+def _give_new_id(home: Path) -> None:
+    """Another id, in a file whose checksum Hadoop keeps beside it: without one it is not compared."""
+    (home / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}), encoding="utf-8")
+    (home / ".metadata.crc").unlink(missing_ok=True)
+
+
+def _refuse_ahead(client: Mapping[str, Any], snapshot: Snapshot, names: Mapping[str, str]) -> None:
+    from ottla.client import Admin
+
+    groups = {names.get(query.path, f"ottla-{query.id}"): query for query in snapshot.queries}
+    with Admin(client) as admin:
+        found = admin.list_consumer_group_offsets(groups)
+        for group, query in groups.items():
+            offsets = found[group].result()
+            written = [one.offset for one in offsets.values() if one is not None and one.metadata == query.id]
+            # A planned batch that the sink has is written exactly as it would be again: it is left out rightly.
+            if max(written, default=0) > query.planned_batch + 1:
+                raise PipelineError(
+                    f"The sink has written batch {max(written) - 1} of query {query.path}, and the snapshot knows of "
+                    f'{query.planned_batch}: its next batches would be left out. ahead="again" writes again what came '
+                    f"after the snapshot"
+                )
+
+
+# --- changelogs
+
+
+def _changelog(client: Mapping[str, Any], topic: str, shelf: _Shelf, earlier: Changelog | None) -> Changelog:
+    """A changelog's committed records: those since an earlier snapshot of the same topic, or all."""
+    import pyarrow as pa
+
+    from ottla.client import Admin, ConfigResource, Consumer
+    from ottla.types import TopicPartition
+
+    with Admin(client) as admin:
+        described = admin.describe_topics([topic])[topic].result()
+        resource = ConfigResource.topic(topic)
+        config = admin.describe_configs([resource], names=["cleanup.policy", "retention.ms"])[resource].result()
+    settings = {one: config[one].value or "" for one in ("cleanup.policy", "retention.ms")}
+    count = len(described.partitions)
+    segments: list[Segment] = []
+    if earlier is not None and (earlier.topic_id, earlier.partitions) == (str(described.topic_id), count):
+        segments = list(earlier.segments)
+    with Consumer[Any, Any]({**client, "isolation.level": "read_committed"}) as consumer:
+        partitions = [TopicPartition(topic, number) for number in range(count)]
+        first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+        done = segments[-1].end if segments else {}
+        start = {one.partition: max(first[one], done.get(str(one.partition), 0)) for one in partitions}
+        end = {one.partition: max(last[one], start[one.partition]) for one in partitions}
+        if start != end or not segments:
+            columns = ["partition", "timestamp", "key", "value"]
+            table = consumer.topic(topic).read(start, end, columns=columns)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+            data = sink.getvalue().to_pybytes()
+            texts = [{str(number): offset for number, offset in side.items()} for side in (start, end)]
+            segments.append(Segment(texts[0], texts[1], table.num_rows, len(data), shelf.put(data)))
+    return Changelog(topic, str(described.topic_id), count, settings, segments)
+
+
+def restore_changelogs(
+    directory: Path | str, bootstrap: str, *, name: str | None = None, **settings: Any
+) -> dict[str, int]:
+    """Write a snapshot's changelogs to topics that are not there or empty; the number of records by topic.
+
+    Each topic's records become visible together, in the partitions and in the order they had.
+    """
+    import pyarrow as pa
+
+    from ottla.client import Producer
+
+    shelf = _Shelf(Path(directory), trusting=False)
+    snapshot = _chosen(shelf.directory, name)
+    client = {"bootstrap.servers": bootstrap, **settings}
+    tables = {
+        one.topic: [pa.ipc.open_file(shelf.get(part.sha256, part.size)).read_all() for part in one.segments]
+        for one in snapshot.changelogs
+    }
+    _make_topics(client, snapshot.changelogs)
+    with Producer({**client, "transactional.id": f"ottla-restore-{uuid.uuid4()}", "transaction.timeout.ms": 600_000}) as producer:  # fmt: skip  # noqa: E501
+        producer.init_transactions()
+        for topic, parts in tables.items():
+            producer.begin_transaction()
+            for part in parts:
+                for batch in part.to_batches():
+                    producer.send_arrow(topic, batch).result()
+            producer.commit_transaction()
+    return {topic: sum(part.num_rows for part in parts) for topic, parts in tables.items()}
+
+
+def _make_topics(client: Mapping[str, Any], changelogs: Iterable[Changelog]) -> None:
+    from ottla.client import Admin, NewTopic, OffsetSpec
+    from ottla.types import TopicPartition
+
+    with Admin(client) as admin:
+        there = admin.list_topics(include_internal=True)
+        for one in changelogs:
+            if one.topic not in there:
+                admin.create_topics([NewTopic(one.topic, one.partitions, configs=one.settings)]).all()
+                continue
+            count = len(admin.describe_topics([one.topic])[one.topic].result().partitions)
+            ends = admin.list_offsets({TopicPartition(one.topic, n): OffsetSpec.latest() for n in range(count)}).all()
+            if count != one.partitions or any(found.offset for found in ends.values()):
+                raise PipelineError(
+                    f"Topic {one.topic} has records, or not {one.partitions} partitions: delete it first, and it is "
+                    f"made again"
+                )
+
+
+# --- the directory
+
+
+class _Shelf:
+    """The files of all snapshots, by their sums."""
+
+    def __init__(self, directory: Path, *, trusting: bool) -> None:
+        self.directory = directory
+        self.new_bytes = 0
+        self._trusting = trusting
+
+    def take(self, root: Path, path: Path, known: Mapping[str, StoredFile]) -> StoredFile:
+        """Copy a file in, unless it is here."""
+        relative = path.relative_to(root).as_posix()
+        status = path.stat()
+        before = known.get(relative)
+        if before is not None and (before.size, before.modified_ns) == (status.st_size, status.st_mtime_ns):
+            return before
+        data = path.read_bytes()
+        return StoredFile(relative, len(data), self.put(data), status.st_mtime_ns)
+
+    def put(self, data: bytes) -> str:
+        """Keep bytes; their sum."""
+        digest = hashlib.sha256(data).hexdigest()
+        place = self._place(digest)
+        is_kept = place.exists() if self._trusting else not self.fault(digest, len(data))
+        if not is_kept:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _write_beside(place, lambda file: file.write(data))
+            self.new_bytes += len(data)
+        return digest
+
+    def get(self, digest: str, size: int) -> bytes:
+        """Bytes by their sum, compared with it."""
+        reason = self.fault(digest, size)
+        if reason:
+            raise PipelineError(f"The snapshot cannot be restored: {self._place(digest)} is {reason}")
+        return self._place(digest).read_bytes()
+
+    def give(self, file: StoredFile, target: Path) -> None:
+        """Copy a file out, compared with its sum."""
+        data = self.get(file.sha256, file.size)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+    def fault(self, digest: str, size: int) -> str:
+        """Why a file cannot be used; empty when it can."""
+        place = self._place(digest)
+        if not place.exists():
+            return "missing"
+        if place.stat().st_size != size or _digest(place) != digest:
+            return "damaged"
+        return ""
+
+    def delete_others(self, wanted: set[str]) -> int:
+        freed = 0
+        for path in self.directory.glob("files/*/*"):
+            if path.name not in wanted:
+                freed += path.stat().st_size
+                path.unlink()
+        return freed
+
+    def _place(self, digest: str) -> Path:
+        return self.directory / "files" / digest[:2] / digest
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _manifest_path(directory: Path, name: str) -> Path:
+    return directory / "snapshots" / f"{name}.json"
+
+
+def _free_name(directory: Path, now_ms: int) -> str:
+    stem = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ms / 1000)) + f".{now_ms % 1000:03}"
+    name, number = stem, 1
+    while _manifest_path(directory, name).exists():
+        number += 1
+        name = f"{stem}-{number}"
+    return name
+
+
+def _write_manifest(directory: Path, snapshot: Snapshot) -> None:
+    if not _NAME.fullmatch(snapshot.name):
+        raise PipelineError(f"{snapshot.name!r} is no name for a snapshot: letters, digits, dots, dashes, underscores")
+    path = _manifest_path(directory, snapshot.name)
+    if path.exists():
+        raise PipelineError(f"There is a snapshot {snapshot.name} in {directory} already")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body = json.dumps(asdict(snapshot), indent=1)
+    sealed = json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest(), "snapshot": body})
+    _write_beside(path, lambda file: file.write(sealed.encode()))
+
+
+def _read_manifest(path: Path) -> Snapshot:
+    try:
+        sealed = json.loads(path.read_bytes())
+        if hashlib.sha256(sealed["snapshot"].encode()).hexdigest() != sealed["sha256"]:
+            raise ValueError("its sum is another")
+        found = json.loads(sealed["snapshot"])
+        logs = [
+            Changelog(**{**one, "segments": [Segment(**part) for part in one["segments"]]})
+            for one in found.pop("changelogs")
+        ]
+        queries = [Query(**one) for one in found.pop("queries")]
+        files = [StoredFile(**one) for one in found.pop("files")]
+        return Snapshot(**found, queries=queries, files=files, changelogs=logs)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PipelineError(f"{path} is damaged: {error}") from error
+
+
+def _latest(directory: Path) -> Snapshot | None:
+    found = list_snapshots(directory)
+    return found[-1] if found else None
+
+
+def _chosen(directory: Path, name: str | None) -> Snapshot:
+    if name is not None:
+        path = _manifest_path(directory, name)
+        if not path.exists():
+            names = ", ".join(one.name for one in list_snapshots(directory)) or "none"
+            raise PipelineError(f"There is no snapshot {name} in {directory}; there are: {names}")
+        return _read_manifest(path)
+    found = _latest(directory)
+    if found is None:
+        raise PipelineError(f"There is no snapshot in {directory}")
+    return found
+
+
+def _write_beside(path: Path, write: Callable[[Any], object]) -> None:
+    """Write a file under another name, make it durable, then give it its own."""
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with beside.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_tree(root: Path) -> None:
+    for path in root.rglob("*"):
+        if path.is_dir():
+            _sync_directory(path)
+        else:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    _sync_directory(root)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

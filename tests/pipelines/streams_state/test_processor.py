@@ -1,0 +1,143 @@
+"""Processors on a real Spark: the same records and changes as in memory, across restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.pipelines.streams.processor import Change, Context, Processor, ProcessorOperator, Record, TimeMode
+from ottla.pipelines.streams.stores import StoreKind, StoreSpec, serde
+from ottla.pipelines.streams.stores.memory import MemoryProcessor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LONG = serde("long")
+T0_MS = 1_700_000_000_000
+
+
+class Visits(Processor):
+    """Counts a user's visits and pages, forgets pages after 10 s, and says goodbye 5 s after the first visit."""
+
+    stores = (
+        StoreSpec(name="visits.total", value=LONG),
+        StoreSpec(name="pages", kind=StoreKind.MAP, value=LONG, ttl_ms=10_000),
+    )
+
+    def process(self, record: Record, context: Context) -> None:
+        total, pages = context.value("visits.total"), context.map("pages")
+        seen = total.get()
+        if seen is None:
+            context.schedule(record.timestamp_ms + 5_000)
+        total.put((seen or 0) + 1)
+        pages.put(record.value, (pages.get(record.value) or 0) + 1)
+        context.forward(record.key, f"{total.get()} visits, pages {dict(pages.items())}")
+
+    def on_timer(self, key: Any, at_ms: int, context: Context) -> None:
+        context.forward(key, f"goodbye after {context.value('visits.total').get()}")
+        context.value("visits.total").delete()
+
+
+OPERATOR = ProcessorOperator(processor=Visits(), key_type="STRING", value_type="STRING", time=TimeMode.EVENT)
+RUNS = [
+    [[("anna", "/", 0), ("ben", "/", 100), ("anna", "/shop", 200), ("anna", "/", 300)], [("cleo", "/", 6_000)]],
+    [[("anna", "/", 7_000), ("ben", "/help", 7_100)], [("cleo", "/", 30_000)]],
+]
+"""Batches of each run; the second run starts from the first one's checkpoint."""
+SCHEMA = "key STRING, value STRING, timestamp_ms BIGINT, offset BIGINT"
+
+
+@dataclass
+class Seen:
+    """What a run gave."""
+
+    forwarded: list[Record] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+
+    def add(self, made: tuple[list[Record], list[Change]]) -> None:
+        self.forwarded += made[0]
+        self.changes += made[1]
+
+
+def on_spark(spark: SparkSession, directory: Path) -> Iterator[Seen]:
+    source = directory / "input"
+    source.mkdir()
+    for run, batches in enumerate(RUNS):
+        for number, batch in enumerate(batches):
+            lines = [
+                json.dumps({"key": key, "value": value, "timestamp_ms": T0_MS + at_ms, "offset": offset})
+                for offset, (key, value, at_ms) in enumerate(batch)
+            ]
+            path = source / f"{run}-{number}.json"
+            # Backwards: it is the offset that orders a key's records.
+            path.write_text("\n".join(reversed(lines)))
+            os.utime(path, (run * 10 + number, run * 10 + number))
+        files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(source))
+        records = files.selectExpr(
+            "key", "value", "timestamp_millis(timestamp_ms) AS timestamp", "0 AS partition", "offset"
+        )
+        seen = Seen()
+
+        def collect(frame: DataFrame, _: int, seen: Seen = seen) -> None:
+            for row in frame.selectExpr("*", "unix_millis(timestamp) AS timestamp_ms").collect():
+                if row.store is None:
+                    seen.forwarded.append(Record(row.key, row.value, row.timestamp_ms))
+                else:
+                    value = None if row.store_value is None else bytes(row.store_value)
+                    seen.changes.append(Change(row.store, bytes(row.store_key), value, row.timestamp_ms))
+
+        query = (
+            OPERATOR.transform(records)
+            .writeStream.outputMode("update")
+            .option("checkpointLocation", str(directory / "checkpoint"))
+            .foreachBatch(collect)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        yield seen
+
+
+def in_memory() -> Iterator[Seen]:
+    """The same turns: a batch goes by the watermark of those before it; at a run's end time comes to the newest."""
+    processor = MemoryProcessor(OPERATOR)
+    now_ms = 0
+    for batches in RUNS:
+        seen = Seen()
+        for batch in batches:
+            for key in dict.fromkeys(key for key, _, _ in batch):
+                records = [Record(key, value, T0_MS + at_ms) for one, value, at_ms in batch if one == key]
+                seen.add(processor.process(key, records, now_ms=now_ms))
+            seen.add(processor.advance(now_ms))
+            now_ms = max(now_ms, *(T0_MS + at_ms for _, _, at_ms in batch))
+        seen.add(processor.advance(now_ms))
+        yield seen
+
+
+@pytest.mark.timeout(300)  # Spark on a busy machine
+def test_a_processor_on_spark_does_what_it_does_in_memory_across_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    expected = list(in_memory())
+    assert [record.value for record in expected[0].forwarded][-3:] == [
+        "1 visits, pages {'/': 1}",
+        "goodbye after 3",
+        "goodbye after 1",
+    ]
+    assert Change("pages", b"\0\0\0\4anna/shop", None, T0_MS + 10_625) in expected[1].changes, "pages are forgotten"
+    for found, wanted in zip(on_spark(spark, tmp_path), expected, strict=True):
+        # Keys have no order among each other; a key's own records do.
+        for key in {record.key for record in (*found.forwarded, *wanted.forwarded)}:
+            assert [one for one in found.forwarded if one.key == key] == [
+                one for one in wanted.forwarded if one.key == key
+            ]
+        assert last_by_key(found.changes) == last_by_key(wanted.changes)
+
+
+def last_by_key(changes: list[Change]) -> dict[tuple[str, bytes], bytes | None]:
+    """What a compacted changelog has in the end."""
+    return {(change.store, change.key): change.value for change in changes}
