@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import queue
+import struct
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +36,8 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.source.link import Leader, Link
 from ottla.pipelines.source.offsets import WAY_OUT, DataLoss
 from ottla.pipelines.source.planning import Range
-from ottla.types import TopicPartition
+from ottla.records import HEADER_SIZE, LOG_OVERHEAD
+from ottla.types import Buffer, TopicPartition
 from ottla.wire.messages.fetch import PartitionData
 
 log = logging.getLogger(__name__)
@@ -44,8 +46,13 @@ AHEAD = 2
 """How many fetches may be under way or wait to be used."""
 FETCH_BYTES = 4 * 1024 * 1024
 """What one fetch brings, unless `kafka.max.partition.fetch.bytes` says otherwise."""
+LEAST_BYTES = 64 * 1024
 WAIT_MS = 500
 READERS_MAX = 4
+
+_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_LAST_DELTA = struct.Struct(">i")
+_LAST_DELTA_AT = 23
 
 
 class ReadTimeout(PipelineError):
@@ -107,6 +114,8 @@ class _Reading:
         self._state = PartitionState(self._partition)
         self._patience = patience
         self._bytes_max = bytes_max
+        self._ask_bytes = bytes_max
+        """What the next fetch asks for: no more than the rest of the range seems to have."""
         self._offset = wanted.start
         self._node_id: int | None = None
         """A nearer replica that the leader told of (KIP-392)."""
@@ -171,7 +180,7 @@ class _Reading:
                 self._partition,
                 self._offset,
                 leader,
-                bytes_max=self._bytes_max,
+                bytes_max=self._ask_bytes,
                 wait_ms=WAIT_MS,
                 node_id=leader.node_id if self._node_id is None else self._node_id,
             )
@@ -220,19 +229,22 @@ class _Reading:
         await self._back_off(error.name)
 
     def _taken(self, told: PartitionData) -> Fetched | None:
-        assert told.records is not None, "there are some"
+        data = told.records
+        assert isinstance(data, bytes | bytearray | memoryview), "what was received is no slice of a file"
+        size, next_offset = whole_batches(data, self._range.end)
+        if next_offset <= self._offset:
+            return None
         fetched = Fetched(
             self._state,
             Position(self._offset),
-            told.records,  # type: ignore[arg-type]  # what was received is no slice of a file
+            memoryview(data)[:size],
             told.aborted_transactions,
             is_read_committed=self._link.is_read_committed,
             check_crcs=self._link.config.check_crcs,
         )
-        end = fetched.end()
-        if end is None or end.offset <= self._offset:
-            return None
-        self._offset = end.offset
+        left = self._range.end - next_offset
+        self._ask_bytes = min(self._bytes_max, max(LEAST_BYTES, size * left * 5 // (4 * (next_offset - self._offset))))
+        self._offset = next_offset
         self._progress_ms = self._now_ms()
         self._failures = 0
         return fetched
@@ -271,6 +283,23 @@ class _Reading:
             raise DataLoss(f"{text}. {WAY_OUT}.")
         log.warning("%s. The query goes on without them, as failOnDataLoss is false.", text)
         self._offset = end
+
+
+def whole_batches(data: Buffer, end_offset: int) -> tuple[int, int]:
+    """The size of the whole batches at the beginning of `data` that begin before `end_offset`, and the offset behind
+    them (-1 when there are none). What lies behind the range is neither decoded nor checked, for nobody reads it."""
+    view = memoryview(data)
+    size, place, next_offset = len(view), 0, -1
+    while size - place >= HEADER_SIZE:
+        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(view, place)
+        following = place + length + LOG_OVERHEAD
+        if following > size or length <= 0 or base_offset >= end_offset:
+            if base_offset >= end_offset and next_offset < end_offset:
+                next_offset = base_offset  # a hole at the end of the range
+            break
+        next_offset = base_offset + _LAST_DELTA.unpack_from(view, place + _LAST_DELTA_AT)[0] + 1
+        place = following
+    return place, next_offset
 
 
 class RangeReaders:

@@ -1,0 +1,113 @@
+"""What the tests of the source share: records in a topic, and a reader driven as Spark drives it, without Spark's JVM.
+
+Spark calls the reader's methods in Python processes of its own; here they are called in this one, with the objects
+pickled where they would travel.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import StructType
+
+from ottla.client.admin import Admin
+from ottla.client.producer import Producer
+from ottla.pipelines.data_source import OttlaDataSource
+from ottla.pipelines.source.stream import OttlaStreamReader
+from ottla.testing import Cluster
+
+Json = dict[str, dict[str, int]]
+
+
+def produce(
+    cluster: Cluster, topic: str, values: Iterable[bytes | None], partition: int = 0, **settings: object
+) -> None:
+    """These values, in order, in one partition."""
+    with Producer({"bootstrap_servers": cluster.bootstrap_servers, **settings}) as producer:
+        for value in values:
+            producer.send(topic, value=value, partition=partition)
+        producer.flush()
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def admin(cluster: Cluster) -> Admin:
+    return Admin(bootstrap_servers=cluster.bootstrap_servers)
+
+
+def source(cluster: Cluster, **options: str) -> OttlaDataSource:
+    named = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    return OttlaDataSource({**named, **{name.replace("__", "."): value for name, value in options.items()}})
+
+
+def travelled(thing: Any) -> Any:
+    """As it is in a task."""
+    return pickle.loads(pickle.dumps(thing))
+
+
+def table(schema: StructType, reader: Any, partitions: Sequence[Any]) -> pa.Table:
+    """What the tasks give for these partitions, checked as Spark checks it."""
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    batches = [batch for partition in partitions for batch in travelled(reader).read(travelled(partition))]
+    assert all(batch.schema.equals(wanted) for batch in batches)
+    return pa.Table.from_batches(batches, schema=wanted)
+
+
+def read_batch(cluster: Cluster, **options: str) -> pa.Table:
+    """A batch query."""
+    found = source(cluster, **options)
+    reader = found.reader(found.schema())
+    return table(found.schema(), reader, reader.partitions())
+
+
+def values_of(rows: pa.Table) -> list[bytes | None]:
+    return list(rows.column("value").to_pylist())
+
+
+class Stream:
+    """A streaming query: micro-batches one after the other, from `start` or from where the options say."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: Mapping[str, str],
+        *,
+        start: Mapping[str, Any] | None = None,
+        available_now: bool = False,
+    ) -> None:
+        found = source(cluster, **options)
+        self.schema = found.schema()
+        reader = found.streamReader(self.schema)
+        assert isinstance(reader, OttlaStreamReader)
+        self.reader = reader
+        if available_now:
+            reader.prepareForTriggerAvailableNow()
+        self.limit: ReadLimit = reader.getDefaultReadLimit()
+        self.at: Json = dict(start) if start is not None else reader.initialOffset()
+
+    def next_end(self) -> Json:
+        return self.reader.latestOffset(self.at, self.limit)
+
+    def next(self) -> pa.Table:
+        """The next micro-batch; empty when there is none."""
+        end = self.next_end()
+        rows = table(self.schema, self.reader, self.reader.partitions(self.at, end))
+        self.at = end
+        return rows
+
+    def next_of_everything(self) -> pa.Table:
+        self.limit = ReadAllAvailable()
+        return self.next()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.reader.stop()
