@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.network import Build, CoordinatorKind
-from ottla.errors import GroupIdNotFound, InvalidTransactionTimeout, KafkaError
+from ottla.errors import GroupIdNotFound, InvalidTransactionTimeout, KafkaError, UnknownServerError
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink.link import Link
 from ottla.types import TopicPartition
@@ -189,6 +189,6 @@ async def last_committed(link: Link, transactional_id: str) -> list[Committed]:
 
 
 def reason(error: KafkaError) -> str:
-    """An error as a line, with its name where the text does not have it."""
+    """An error as a line, with its name where it has one of Kafka's and the text does not say it."""
     text = str(error)
-    return text if error.name in text else f"{error.name}: {text}"
+    return text if error.code == UnknownServerError.code or error.name in text else f"{error.name}: {text}"
