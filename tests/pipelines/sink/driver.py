@@ -72,7 +72,7 @@ class Driver:
 def main(conf: dict[str, str]) -> None:
     from ottla.pipelines import session
 
-    spark = session("ottla-sink-driver", master="local[2,4]", **{"spark.driver.memory": "1g", **conf})
+    spark = session("ottla-sink-driver", master="local[2,4]", conf={"spark.driver.memory": "1g", **conf})
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     for line in sys.stdin:
         try:
