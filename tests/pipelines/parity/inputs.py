@@ -1,0 +1,115 @@
+"""Input of the parity tests: the same records for both sides, some or all of them out of order.
+
+A `Case` is a share of late records; its name begins those of its topics. Event time goes on by `STEP_MS` a record, and
+a late record lies behind that by up to `FAR_MS`, beyond the windows' grace, or for joins and tables by up to `NEAR_MS`,
+within it: there a record that is dropped depends on more than the records. Each topic has one partition, as Kafka
+Streams keeps time by partition. Ticks at the end close every window, in small steps: Kafka Streams' emit-final forgets
+windows that a great step makes it expire. Pure, from a seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+BEGIN_MS = 1_700_000_000_000
+STEP_MS = 100
+FAR_MS = 30_000
+NEAR_MS = 8_000
+GRACE_MS = 5_000
+COUNT = 300
+TICK_KEY = "~"
+TICK_MS = 1_000
+TICKS = 60
+KEYS = tuple("abcdefg")
+WORDS = ("all", "streams", "lead", "to", "kafka", "hello", "join", "summit")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of an input topic; no value deletes a row of a table."""
+
+    key: str | None
+    value: str | None
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One share of late records, in percent."""
+
+    late: int
+
+    @property
+    def prefix(self) -> str:
+        return f"late-{self.late}"
+
+    def topic(self, name: str) -> str:
+        return f"{self.prefix}-{name}"
+
+    def inputs(self) -> dict[str, list[Record]]:
+        """The records of every input topic by its name without the prefix."""
+        return {
+            "lines": list(self._lines()),
+            "left": list(self._stream("left", FAR_MS)),
+            "near-left": list(self._stream("near-left", NEAR_MS)),
+            "near-right": list(self._stream("near-right", NEAR_MS)),
+            "near-table": list(self._table("near-table", KEYS)),
+            "table-one": list(self._table("table-one", KEYS)),
+            "table-two": list(self._table("table-two", KEYS)),
+            "orders": list(self._orders()),
+            "customers": list(self._table("customers", KEYS)),
+        }
+
+    def _times(self, name: str, behind_ms: int) -> Iterator[tuple[int, random.Random, int]]:
+        rng = random.Random(f"{name} {self.late}")
+        yield 0, rng, BEGIN_MS + COUNT * STEP_MS if self.late == 100 else BEGIN_MS
+        for index in range(1, COUNT):
+            now = BEGIN_MS + (COUNT if self.late == 100 else index) * STEP_MS
+            is_late = rng.randrange(100) < self.late
+            yield index, rng, now - rng.randrange(1, behind_ms) if is_late else now
+
+    def _lines(self) -> Iterator[Record]:
+        for _, rng, timestamp in self._times("lines", FAR_MS):
+            yield Record(None, " ".join(rng.choices(WORDS, k=rng.randrange(1, 6))), timestamp)
+
+    def _stream(self, name: str, behind_ms: int) -> Iterator[Record]:
+        for index, rng, timestamp in self._times(name, behind_ms):
+            # Some keys are rare, so that sessions end and joins find no partner.
+            key = KEYS[min(rng.randrange(len(KEYS)), rng.randrange(len(KEYS)))]
+            yield Record(key, f"{name[-1]}{index}", timestamp)
+        for tick in range(TICKS):
+            yield Record(TICK_KEY, f"tick {tick}", BEGIN_MS + COUNT * STEP_MS + tick * TICK_MS)
+
+    def _table(self, name: str, keys: tuple[str, ...]) -> Iterator[Record]:
+        for index, rng, timestamp in self._times(name, NEAR_MS):
+            if index == 0:
+                timestamp -= 1  # ahead of the streams, or a stream that is all late would be read before any row
+            value = None if rng.random() < 0.2 else f"{name[-3:]}{index}"
+            yield Record(rng.choice(keys), value, timestamp)
+
+    def _orders(self) -> Iterator[Record]:
+        for index, rng, timestamp in self._times("orders", NEAR_MS):
+            value = None if rng.random() < 0.1 else f"{rng.choice((*KEYS, 'nobody'))}:{index}"
+            yield Record(f"order-{rng.randrange(40)}", value, timestamp)
+
+
+def write(bootstrap: str, case: Case) -> None:
+    """The case's records in its topics, which are there already."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    for name, records in case.inputs().items():
+        for record in records:
+            producer.produce(
+                case.topic(name),
+                key=record.key,
+                value=record.value,
+                timestamp=record.timestamp,
+                partition=0,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+    assert producer.flush(60) == 0, "everything is written"
+    assert not failed

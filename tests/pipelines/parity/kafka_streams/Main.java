@@ -1,0 +1,201 @@
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.CountDownLatch;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.ValueJoiner;
+import org.apache.kafka.streams.kstream.Windowed;
+
+/**
+ * What `topologies.py` has, on Kafka Streams: reads all there is in the input topics of some cases, writes the results
+ * and ends. A case is a prefix of topic names. Arguments: bootstrap address, application id, state directory, cases with
+ * commas between, names of topologies with commas between (or `all`), then settings as name=value.
+ */
+public class Main {
+    private static final Duration GRACE = Duration.ofSeconds(5);
+    private static final ValueJoiner<String, String, String> PAIR = (left, right) -> left + "+" + right;
+
+    private static StreamsBuilder builder;
+    private static List<String> wanted;
+
+    public static void main(String[] arguments) throws Exception {
+        Properties settings = new Properties();
+        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[2]);
+        settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        for (String setting : Arrays.asList(arguments).subList(5, arguments.length)) {
+            String[] parts = setting.split("=", 2);
+            settings.put(parts[0], parts[1]);
+        }
+        builder = new StreamsBuilder();
+        wanted = Arrays.asList(arguments[4].split(","));
+        for (String prefix : arguments[3].split(",")) {
+            build(prefix + "-");
+        }
+        KafkaStreams streams = new KafkaStreams(builder.build(), settings);
+        CountDownLatch failed = new CountDownLatch(1);
+        streams.setUncaughtExceptionHandler(error -> {
+            error.printStackTrace();
+            failed.countDown();
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+        });
+        long begun = System.nanoTime();
+        streams.start();
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", arguments[0]))) {
+            while (failed.getCount() > 0 && !isDone(admin, arguments[1], arguments[3].split(","))) {
+                Thread.sleep(20);
+            }
+        }
+        System.out.println("SECONDS " + (System.nanoTime() - begun) / 1e9);
+        streams.close(Duration.ofSeconds(30));
+        System.exit(failed.getCount() > 0 ? 0 : 1);
+    }
+
+    private static void build(String at) {
+        if (wants("words")) {
+            words(at);
+        }
+        if (wants("windows")) {
+            windows(at);
+        }
+        if (wants("joins")) {
+            joins(at);
+        }
+        if (wants("tables")) {
+            tables(at);
+        }
+    }
+
+    private static boolean wants(String name) {
+        return wanted.contains("all") || wanted.contains(name);
+    }
+
+    private static void words(String at) {
+        KStream<String, String> lines = builder.stream(at + "lines");
+        lines.flatMapValues(line -> Arrays.asList(line.split(" ")))
+            .groupBy((key, word) -> word)
+            .count()
+            .toStream()
+            .mapValues(count -> Long.toString(count))
+            .to(at + "words");
+    }
+
+    private static void windows(String at) {
+        KStream<String, String> left = builder.stream(at + "left");
+        KGroupedStream<String, String> grouped = left.groupByKey(Grouped.with(Serdes.String(), Serdes.String()));
+        TimeWindows tumbling = TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), GRACE);
+        TimeWindows hopping = tumbling.advanceBy(Duration.ofSeconds(4));
+        SlidingWindows sliding = SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(6), GRACE);
+        SessionWindows session = SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(1), GRACE);
+        emit(grouped.windowedBy(tumbling).count(), at + "tumbling");
+        emit(grouped.windowedBy(tumbling).count().suppress(closed()), at + "tumbling-final");
+        emit(grouped.windowedBy(hopping).count(), at + "hopping");
+        emit(grouped.windowedBy(hopping).emitStrategy(EmitStrategy.onWindowClose()).count(), at + "hopping-final");
+        emit(grouped.windowedBy(sliding).count(), at + "sliding");
+        emit(grouped.windowedBy(sliding).count().suppress(closed()), at + "sliding-final");
+        emit(grouped.windowedBy(session).count(), at + "session");
+        emit(grouped.windowedBy(session).count().suppress(closed()), at + "session-final");
+    }
+
+    private static Suppressed<Windowed<?>> closed() {
+        return Suppressed.untilWindowCloses(BufferConfig.unbounded());
+    }
+
+    private static void emit(KTable<Windowed<String>, Long> counts, String topic) {
+        counts.toStream()
+            .map((window, count) -> KeyValue.pair(
+                window.key() + "@" + window.window().start() + "-" + window.window().end(),
+                count == null ? null : Long.toString(count)))
+            .to(topic);
+    }
+
+    private static void joins(String at) {
+        KStream<String, String> left = builder.stream(at + "near-left");
+        KStream<String, String> right = builder.stream(at + "near-right");
+        KTable<String, String> table = builder.table(at + "near-table");
+        JoinWindows near = JoinWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(1), Duration.ofSeconds(20));
+        left.join(right, PAIR, near).to(at + "inner");
+        left.leftJoin(right, PAIR, near).to(at + "left-join");
+        left.outerJoin(right, PAIR, near).to(at + "outer");
+        left.join(table, PAIR).to(at + "table-inner");
+        left.leftJoin(table, PAIR).to(at + "table-left");
+    }
+
+    private static void tables(String at) {
+        KTable<String, String> one = builder.table(at + "table-one");
+        KTable<String, String> two = builder.table(at + "table-two");
+        one.join(two, PAIR).toStream().to(at + "both");
+        one.leftJoin(two, PAIR).toStream().to(at + "one");
+        one.outerJoin(two, PAIR).toStream().to(at + "either");
+        KTable<String, String> orders = builder.table(at + "orders");
+        KTable<String, String> customers = builder.table(at + "customers");
+        orders.join(customers, order -> order.split(":")[0], PAIR).toStream().to(at + "orders-inner");
+        orders.leftJoin(customers, order -> order.split(":")[0], PAIR).toStream().to(at + "orders-left");
+    }
+
+    /**
+     * Everything is consumed, the application's own topics too. What is committed is asked for before the ends: results
+     * are written before offsets are committed, so what is equal then stays equal.
+     */
+    private static boolean isDone(Admin admin, String application, String[] prefixes) throws Exception {
+        Map<TopicPartition, OffsetAndMetadata> committed =
+            admin.listConsumerGroupOffsets(application).partitionsToOffsetAndMetadata().get();
+        List<String> topics = admin.listTopics().names().get().stream()
+            .filter(topic -> topic.startsWith(application + "-") && !topic.endsWith("-changelog"))
+            .collect(Collectors.toList());
+        for (TopicPartition partition : committed.keySet()) {
+            if (!topics.contains(partition.topic())) {
+                topics.add(partition.topic());
+            }
+        }
+        for (String prefix : prefixes) {
+            inputs(prefix + "-").stream().filter(topic -> !topics.contains(topic)).forEach(topics::add);
+        }
+        Map<TopicPartition, OffsetSpec> asked = new HashMap<>();
+        for (TopicDescription topic : admin.describeTopics(topics).allTopicNames().get().values()) {
+            topic.partitions().forEach(
+                info -> asked.put(new TopicPartition(topic.name(), info.partition()), OffsetSpec.latest()));
+        }
+        return admin.listOffsets(asked).all().get().entrySet().stream().allMatch(end -> {
+            OffsetAndMetadata offset = committed.get(end.getKey());
+            return end.getValue().offset() == (offset == null ? 0 : offset.offset());
+        });
+    }
+
+    private static List<String> inputs(String at) {
+        Map<String, List<String>> inputs = Map.of(
+            "words", List.of("lines"),
+            "windows", List.of("left"),
+            "joins", List.of("near-left", "near-right", "near-table"),
+            "tables", List.of("table-one", "table-two", "orders", "customers"));
+        return inputs.keySet().stream().filter(Main::wants).flatMap(name -> inputs.get(name).stream())
+            .map(name -> at + name).toList();
+    }
+}
