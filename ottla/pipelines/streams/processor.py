@@ -46,7 +46,7 @@ class TimeMode(enum.Enum):
 
 
 class Record(NamedTuple):
-    """What a processor sees and forwards."""
+    """What a processor sees and forwards. A key or value that is a struct is a dictionary."""
 
     key: Any
     value: Any

@@ -76,6 +76,8 @@ class Query:
 
     path: str
     id: str
+    sink: str
+    """The name under which its sink remembers the batches it has written."""
     last_batch: int
     planned_batch: int
 
@@ -149,35 +151,37 @@ def restore(
     *,
     name: str | None = None,
     bootstrap: str | None = None,
-    ahead: Literal["refuse", "again"] = "refuse",
+    ahead: Literal["refuse", "again", "ignore"] = "refuse",
     transactional_ids: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Snapshot:
     """Put a snapshot's checkpoint, the latest unless named, where there is none. Changelogs: `restore_changelogs`.
 
-    The exactly-once sink knows which batches of a query it has written. If it has written more than the snapshot
-    knows of, `ahead="refuse"` raises; with `ahead="again"` the queries get new ids, and what came after the snapshot
-    is written again. `transactional_ids` has the names of sinks, by query, that were given one of their own.
+    The exactly-once sink remembers which batches of a query it has written. If it has written more than the snapshot
+    knows of, `ahead="refuse"` raises; with `ahead="again"` it is made to forget, and what came after the snapshot is
+    written again; `ahead="ignore"` asks nobody, for queries that write elsewhere. `transactional_ids` has the names of
+    sinks, by query path, that were given one of their own.
     """
     checkpoint, shelf = Path(checkpoint), _Shelf(Path(directory), trusting=False)
     snapshot = _chosen(shelf.directory, name)
     if checkpoint.exists() and any(checkpoint.iterdir()):
         raise PipelineError(f"{checkpoint} is not empty: move it away first, or restore to another place")
+    if bootstrap is None and ahead != "ignore":
+        raise PipelineError(
+            "Whether the sink is ahead of the snapshot is known to the brokers: say bootstrap=..., or "
+            'ahead="ignore" for queries that write elsewhere'
+        )
+    client = {"bootstrap.servers": bootstrap, **settings}
+    sinks = {(transactional_ids or {}).get(query.path, query.sink): query for query in snapshot.queries}
     if ahead == "refuse":
-        if bootstrap is None:
-            raise PipelineError(
-                'Whether the sink is ahead of the snapshot is not known: say bootstrap=..., or ahead="again" to write '
-                "again what came after it"
-            )
-        _refuse_ahead({"bootstrap.servers": bootstrap, **settings}, snapshot, transactional_ids or {})
+        _refuse_ahead(client, sinks)
     beside = checkpoint.with_name(f"{checkpoint.name}.restoring")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     for file in snapshot.files:
         shelf.give(file, beside / file.path)
     if ahead == "again":
-        for query in snapshot.queries:
-            _give_new_id(beside / query.path)
+        _forget_batches(client, sinks)
     _sync_tree(beside)
     if checkpoint.exists():
         checkpoint.rmdir()
@@ -208,7 +212,7 @@ def _copied(checkpoint: Path, shelf: _Shelf, known: Mapping[str, StoredFile]) ->
     for _ in range(TRIES):
         queries = _queries(checkpoint)
         try:
-            files = [shelf.take(checkpoint, path, known) for query in queries for path in _files(checkpoint, query)]
+            files = [shelf.take(checkpoint, path, known) for path in _files(checkpoint, queries)]
         except FileNotFoundError as error:
             log.info("[Snapshot %s] %s went while it was copied; once more", checkpoint, error.filename)
             continue
@@ -229,44 +233,56 @@ def _queries(checkpoint: Path) -> list[Query]:
         planned = last_batch(home / "offsets")
         assert planned is not None, f"{home} has committed batch {committed} and planned none"
         query_id = json.loads(metadata.read_text(encoding="utf-8"))["id"]
-        queries.append(Query(home.relative_to(checkpoint).as_posix(), query_id, committed, min(planned, committed + 1)))
+        application = _application(home.parent)
+        sink = f"ottla-{query_id}" if application is None else f"{application}-{home.name}"
+        path = home.relative_to(checkpoint).as_posix()
+        queries.append(Query(path, query_id, sink, committed, min(planned, committed + 1)))
     if not queries:
         raise PipelineError(f"{checkpoint} holds no query that has done a batch")
     return queries
 
 
-def _files(checkpoint: Path, query: Query) -> Iterator[Path]:
-    """The files of a query that belong to its state after the batch, and the plan of the next batch if there is one."""
-    home = checkpoint / query.path
-    for path in sorted(home.rglob("*")):
+def _application(home: Path) -> str | None:
+    """The name of the application whose topology has its queries here, as `running` wrote it down."""
+    for path in sorted(home.glob("topology/part-*")):
+        return str(json.loads(path.read_text(encoding="utf-8"))["application"])
+    return None
+
+
+def _files(checkpoint: Path, queries: list[Query]) -> Iterator[Path]:
+    """The files that belong to each query's state after its batch, and the plan of its next batch if there is one."""
+    homes = {checkpoint / query.path: query for query in queries}
+    for path in sorted(checkpoint.rglob("*")):
         if path.name.endswith((".tmp", ".tmp.crc")) or not path.is_file():
             continue
-        part = path.relative_to(home).parts[0]
-        if part in ("offsets", "commits"):
-            found = _NUMBERED.fullmatch(path.name)
-            newest = query.planned_batch if part == "offsets" else query.last_batch
-        else:
-            found = _VERSIONED.fullmatch(path.name) if part == "state" else None
-            newest = query.last_batch + 1  # the state after batch n is version n + 1
-        if found is None or int(found.group(1)) <= newest:
+        home = next((one for one in homes if path.is_relative_to(one)), None)
+        if home is None or _belongs(path.name, path.relative_to(home).parts[0], homes[home]):
             yield path
 
 
-def _give_new_id(home: Path) -> None:
-    """Another id, in a file whose checksum Hadoop keeps beside it: without one it is not compared."""
-    (home / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}), encoding="utf-8")
-    (home / ".metadata.crc").unlink(missing_ok=True)
+def _belongs(name: str, part: str, query: Query) -> bool:
+    match part:
+        case "offsets":
+            found, newest = _NUMBERED.fullmatch(name), query.planned_batch
+        case "commits":
+            found, newest = _NUMBERED.fullmatch(name), query.last_batch
+        case "state":
+            found, newest = _VERSIONED.fullmatch(name), query.last_batch + 1  # version n + 1 is after batch n
+        case _:
+            return True
+    return found is None or int(found.group(1)) <= newest
 
 
-def _refuse_ahead(client: Mapping[str, Any], snapshot: Snapshot, names: Mapping[str, str]) -> None:
+def _refuse_ahead(client: Mapping[str, Any], sinks: Mapping[str, Query]) -> None:
     from ottla.client import Admin
 
-    groups = {names.get(query.path, f"ottla-{query.id}"): query for query in snapshot.queries}
     with Admin(client) as admin:
-        found = admin.list_consumer_group_offsets(groups)
-        for group, query in groups.items():
+        found = admin.list_consumer_group_offsets(dict.fromkeys(sinks))
+        for group, query in sinks.items():
             offsets = found[group].result()
-            written = [one.offset for one in offsets.values() if one is not None and one.metadata == query.id]
+            # A query that Spark's own sink interface does not serve is remembered by the sink's name.
+            names = (query.id, group)
+            written = [one.offset for one in offsets.values() if one is not None and one.metadata in names]
             # A planned batch that the sink has is written exactly as it would be again: it is left out rightly.
             if max(written, default=0) > query.planned_batch + 1:
                 raise PipelineError(
@@ -274,6 +290,17 @@ def _refuse_ahead(client: Mapping[str, Any], snapshot: Snapshot, names: Mapping[
                     f'{query.planned_batch}: its next batches would be left out. ahead="again" writes again what came '
                     f"after the snapshot"
                 )
+
+
+def _forget_batches(client: Mapping[str, Any], sinks: Iterable[str]) -> None:
+    """Make the sinks forget what they have written: only then is it written again."""
+    from ottla.client import Admin
+    from ottla.errors import GroupIdNotFound
+
+    with Admin(client) as admin:
+        for group, outcome in admin.delete_groups(list(sinks)).items():
+            if outcome.error is not None and not isinstance(outcome.error, GroupIdNotFound):
+                raise PipelineError(f"The sink {group} could not be made to forget its batches: {outcome.error}")
 
 
 # --- changelogs

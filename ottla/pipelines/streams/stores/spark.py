@@ -49,8 +49,7 @@ def transform(operator: ProcessorOperator, records: DataFrame) -> DataFrame:
         "value",
         "event_time",
         F.unix_millis("event_time").alias("timestamp_ms"),
-        # Never empty, which a struct must not be.
-        F.struct(*(name for name in PLACE if name in records.columns), "event_time").alias("place"),
+        *(name for name in PLACE if name in records.columns),
     )
     result = chosen.groupBy("key").transformWithState(
         _SparkProcessor(operator),
@@ -74,7 +73,7 @@ class _SparkProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         session = self._session(key, timerValues)
         # A shuffle mixes what several tasks have read; a key's records lie in one partition, in this order.
-        for row in sorted(rows, key=lambda row: row.place):
+        for row in sorted(rows, key=lambda row: [row[name] for name in PLACE if name in row]):
             session.process(Record(row.key, row.value, row.timestamp_ms))
         yield from _rows(session)
 
