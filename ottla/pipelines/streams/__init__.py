@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.pipelines.streams import aggregates as aggregates
     from ottla.pipelines.streams.builder import StreamsBuilder as StreamsBuilder
+    from ottla.pipelines.streams.driver import TopologyTestDriver as TopologyTestDriver
+    from ottla.pipelines.streams.driver import Windowed as Windowed
     from ottla.pipelines.streams.expressions import python as python
     from ottla.pipelines.streams.graph import Node as Node
     from ottla.pipelines.streams.graph import Topology as Topology
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.streams.kstream import WindowedKStream as WindowedKStream
     from ottla.pipelines.streams.ktable import GlobalKTable as GlobalKTable
     from ottla.pipelines.streams.ktable import KTable as KTable
+    from ottla.pipelines.streams.running import Running as Running
     from ottla.pipelines.streams.serdes import Serde as Serde
     from ottla.pipelines.streams.serdes import json as json
     from ottla.pipelines.streams.windows import JoinWindows as JoinWindows
@@ -31,7 +34,9 @@ _LAZY: dict[str, tuple[str, ...]] = {
     "graph": ("Node", "Topology"),
     "kstream": ("KGroupedStream", "KStream", "WindowedKStream"),
     "ktable": ("GlobalKTable", "KTable"),
+    "running": ("Running",),
     "serdes": ("Serde", "json"),
+    "driver": ("TopologyTestDriver", "Windowed"),
     "windows": ("JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows"),
 }
 _HOME = {name: module for module, names in _LAZY.items() for name in names}

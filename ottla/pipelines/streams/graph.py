@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.aggregates import Fold
 from ottla.pipelines.streams.expressions import Expression, Python
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.windows import JoinWindows, Windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.pipelines.streams.running import Running
 
 # --- where records come from and where they go
 
@@ -317,3 +322,9 @@ class Topology:
         from ottla.pipelines.streams.drawing import svg
 
         return svg(self)
+
+    def start(self, spark: SparkSession, bootstrap: str, *, checkpoint: str, **options: Any) -> Running:
+        """Runs the topology on Spark against a cluster; see `ottla.pipelines.streams.running.start`."""
+        from ottla.pipelines.streams.running import start
+
+        return start(self, spark, bootstrap, checkpoint=checkpoint, **options)

@@ -1,0 +1,116 @@
+"""The topics of a running topology: read, made, counted and written, all through `format("ottla")`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from ottla.client import Admin, NewTopic
+from ottla.errors import TopicAlreadyExists
+from ottla.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.pipelines.streams.compiler.queries import Compiled
+
+
+class ClusterTopics:
+    """A cluster, for one topology."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bootstrap: str,
+        *,
+        kafka: Mapping[str, str],
+        source: Mapping[str, str],
+        sink: Mapping[str, str],
+    ) -> None:
+        self._spark = spark
+        self._kafka = {"kafka.bootstrap.servers": bootstrap, **{f"kafka.{name}": text for name, text in kafka.items()}}
+        self._source = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed", **source}
+        self._sink = dict(sink)
+        self._admin = {"bootstrap.servers": bootstrap, **kafka}
+        self.partitions: dict[str, int] = {}
+
+    def read_stream(self, topics: Sequence[str], columns: Sequence[str]) -> DataFrame:
+        """Records as they come."""
+        reader = self._spark.readStream.format("ottla").options(**self._kafka, **self._source)
+        return reader.option("subscribe", ",".join(topics)).option("columns", ",".join(columns)).load()
+
+    def read_all(self, topic: str) -> DataFrame:
+        """All records there are, asked anew with each micro-batch."""
+        reader = self._spark.read.format("ottla").options(**self._kafka)
+        reader = reader.option("kafka.isolation.level", "read_committed").option("columns", "key,value,offset")
+        return reader.option("subscribe", topic).load()
+
+    def admin(self) -> Admin:
+        """An admin of the cluster."""
+        return Admin(self._admin)
+
+    def count_partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions topics have; one that is not there is refused, for nobody would ever read from it."""
+        wanted = sorted(set(topics))
+        with self.admin() as admin:
+            there = admin.list_topics(include_internal=True)
+            missing = [topic for topic in wanted if topic not in there]
+            if missing:
+                raise PipelineError(f"create the topics of the topology first: {', '.join(missing)} does not exist")
+            found = admin.describe_topics(wanted)
+            counts = {topic: len(found[topic].result().partitions) for topic in wanted}
+        self.partitions.update(counts)
+        return counts
+
+    def ensure_topics(self, topics: Mapping[str, int]) -> None:
+        """Makes the application's own topics that are not there."""
+        with self.admin() as admin:
+            there = admin.list_topics(include_internal=True)
+            missing = {topic: count for topic, count in topics.items() if topic not in there}
+            outcomes = admin.create_topics([NewTopic(topic, count) for topic, count in missing.items()])
+            for topic in missing:
+                try:
+                    outcomes[topic].result()
+                except TopicAlreadyExists:
+                    continue  # another start of the application was faster
+        self.count_partitions(topics)
+
+    def write(
+        self, compiled: Compiled, checkpoint: str, transactional_id: str, *, interval: str | None
+    ) -> StreamingQuery:
+        """Starts a query, with a micro-batch every `interval`; without one, over what there is now."""
+        rows = self._placed(compiled)
+        writer = rows.writeStream.queryName(transactional_id).option("checkpointLocation", checkpoint)
+        writer = writer.trigger(availableNow=True) if interval is None else writer.trigger(processingTime=interval)
+        options = {**self._kafka, **self._sink}
+        if not compiled.updates:
+            return writer.format("ottla").options(**options, transactionalId=transactional_id).start()
+        from ottla.pipelines.streams.compiler.batches import BATCH_ID, FORMAT, MicroBatchSink
+
+        self._spark.dataSource.register(MicroBatchSink)
+        options = {"delivery": "exactly-once", **options, "transactionalId": transactional_id}
+
+        def write_batch(batch: DataFrame, batch_id: int) -> None:
+            batch.write.format(FORMAT).options(**options).option(BATCH_ID, str(batch_id)).mode("append").save()
+
+        return writer.outputMode("update").foreachBatch(write_batch).start()
+
+    def _placed(self, compiled: Compiled) -> DataFrame:
+        """Rows with their partition, each partition of each topic in one task."""
+        from pyspark.sql import functions as F
+
+        from ottla.pipelines.sink.partitioning import TASKS_MAX, partition_column
+
+        rows = compiled.rows
+        counts = {topic: self.partitions[topic] for topic in compiled.writes}
+        if not counts:
+            return rows.withColumn("partition", F.lit(0))
+        by_count = {count: partition_column(rows, count) for count in set(counts.values())}
+        (_, column), *others = ((topic, by_count[count]) for topic, count in counts.items())
+        chosen: Column = reduce(
+            lambda so_far, other: F.when(F.col("topic") == other[0], other[1]).otherwise(so_far), others, column
+        )
+        placed = rows.withColumn("partition", chosen)
+        return placed.repartitionById(min(max(counts.values()), TASKS_MAX), "partition")

@@ -1,0 +1,352 @@
+"""A query of the plan as one DataFrame: rows of `topic`, `key` and `value`, ready for a sink.
+
+A root's results may end in several topics. Reading and remembering is done once: each row is given once to each path,
+and carries which one, so a query stays one query with one sink and one transaction a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, LongType, StructType
+
+from ottla.pipelines.streams.compiler import roots, steps
+from ottla.pipelines.streams.compiler.columns import JSON, decode, encode, serde_of, text, untext
+from ottla.pipelines.streams.graph import (
+    REKEYS,
+    Aggregate,
+    Custom,
+    FlatMap,
+    ForEach,
+    ForeignKeyMatch,
+    ForeignKeyResult,
+    ForeignKeySubscribe,
+    GlobalSource,
+    Node,
+    Sink,
+    Source,
+    StreamJoin,
+    StreamTableJoin,
+    TableJoin,
+    Topology,
+)
+from ottla.pipelines.streams.planning import Inflow, Outflow, Query, is_named, own_topic
+from ottla.pipelines.streams.serdes import Serde
+from ottla.pipelines.streams.stores import changelog_topic
+from ottla.pipelines.streams.tasks.task import LATE, RESULT
+from ottla.pipelines.streams.windows import SessionWindows, Windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class Topics(Protocol):
+    """Where topics are: a cluster, or a test driver's directory."""
+
+    def read_stream(self, topics: Sequence[str], columns: Sequence[str]) -> DataFrame:
+        """Records of topics as they come, with Kafka's columns."""
+
+    def read_all(self, topic: str) -> DataFrame:
+        """All records that a topic has when a batch begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The types of a root's results, for who reads them from the root's topic."""
+
+    key: DataType
+    value: DataType
+    windows: Windows | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A query: its rows, whether Spark has to run it in update mode, and the topics it writes to."""
+
+    query: Query
+    rows: DataFrame
+    updates: bool
+    writes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Compiles the queries of one topology, in their order."""
+
+    topology: Topology
+    topics: Topics
+    tasks: int
+    shapes: dict[str, Shape] = field(default_factory=dict)
+
+    def compile(self, query: Query) -> Compiled:
+        """One query. Those whose results it reads must have been compiled before."""
+        results, windows, updates = self._root(query)
+        self.shapes[query.root.name] = Shape(results.schema["key"].dataType, results.schema["value"].dataType, windows)
+        return Compiled(query, self._ends(query, results, windows), updates, tuple(writes(self.topology, query)))
+
+    # --- in front of the root
+
+    def _inflow(self, inflow: Inflow, columns: Sequence[str]) -> DataFrame:
+        origin = inflow.origin
+        if isinstance(origin.work, Source):
+            records = self.topics.read_stream(origin.work.topics, columns)
+            key, value = decode(origin.work.key, "key"), decode(origin.work.value, "value")
+            timestamp = F.unix_millis("timestamp")
+        else:
+            shape = self.shapes[origin.name]
+            records = self.topics.read_stream([own_topic(self.topology, origin)], columns)
+            key = untext(F.col("key").cast("string"), "key", shape.key)
+            body = StructType().add("value", shape.value).add("timestamp", LongType())
+            records = records.withColumn("_body", F.from_json(F.col("value").cast("string"), body, JSON))
+            value, timestamp = F.col("_body.value"), F.col("_body.timestamp")
+        places = [name for name in ("topic", "partition", "offset") if name in columns]
+        frame = records.select(
+            key.alias("key"),
+            value.alias("value"),
+            timestamp.alias("timestamp"),
+            *places,
+            F.lit(0).cast("bigint").alias("seq"),
+        )
+        return steps.apply(frame, inflow.steps, self._table)
+
+    def _input(self, side: tuple[Inflow, ...], columns: Sequence[str]) -> DataFrame:
+        frames = [self._inflow(inflow, columns) for inflow in side]
+        frame = frames[0]
+        for other in frames[1:]:
+            frame = frame.unionByName(other)
+        return frame
+
+    def _table(self, name: str) -> DataFrame:
+        """The rows of a global table, latest by key."""
+        work = self.topology.nodes[name].work
+        assert isinstance(work, GlobalSource)
+        records = self.topics.read_all(work.topic)
+        latest = records.where(F.col("key").isNotNull()).groupBy("key").agg(F.max_by("value", "offset").alias("value"))
+        rows = latest.select(decode(work.key, "key").alias("key"), decode(work.value, "value").alias("value"))
+        return rows.where(F.col("value").isNotNull())
+
+    # --- the root
+
+    def _root(self, query: Query) -> tuple[DataFrame, Windows | None, bool]:
+        """A root's results, their windows, and whether they are updates in Spark's sense."""
+        work = query.work
+        plain = isinstance(work, Aggregate) and work.windows is None and bool(work.aggregation.folds)
+        ordered = plain or not isinstance(work, _NEED_PLACES)
+        columns = (
+            ("key", "value", "timestamp") if ordered else ("key", "value", "timestamp", "topic", "partition", "offset")
+        )
+        inputs = [self._input(side, columns) for side in query.inputs]
+        tasks = [self._task(query) for _ in inputs]
+        match work:
+            case Aggregate():
+                return roots.aggregate(inputs[0], work, tasks[0]), work.windows, plain
+            case StreamJoin():
+                return roots.stream_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
+            case StreamTableJoin():
+                return roots.stream_table_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
+            case TableJoin():
+                return roots.table_join(inputs[0], inputs[1], work), None, True
+            case ForeignKeySubscribe(foreign_key=foreign_key):
+                return roots.subscribe(inputs[0], foreign_key, tasks[0]), None, False
+            case ForeignKeyMatch(kind=kind):
+                return roots.match(inputs[0], inputs[1], kind, (tasks[0], tasks[1])), None, False
+            case ForeignKeyResult(joiner=joiner):
+                return roots.foreign_key_result(inputs[0], joiner), None, True
+            case Custom(operator=operator):
+                records = inputs[0].withColumn("timestamp", F.timestamp_millis("timestamp"))
+                results = operator.transform(records)
+                return results.withColumn("timestamp", F.unix_millis("timestamp")), None, True
+        origin = query.inputs[0][0].origin
+        known = self.shapes.get(origin.name)
+        keeps = len(query.inputs[0]) == 1 and not _rekeys(query.inputs[0][0].steps)
+        return inputs[0], known.windows if known is not None and keeps else None, False
+
+    def _task(self, query: Query) -> Column:
+        """Which task a record belongs to: its partition's, or by its key where keys have moved."""
+        if all(inflow.keeps_partitions for side in query.inputs for inflow in side):
+            return F.col("partition")
+        return F.pmod(F.xxhash64(F.coalesce(text(F.col("key"), "key"), F.lit(""))), F.lit(self.tasks))
+
+    # --- behind the root
+
+    def _ends(self, query: Query, results: DataFrame, windows: Windows | None) -> DataFrame:
+        ends = [self._end(query, flow, windows) for flow in query.outflows]
+        ends += self._side_ends(query, windows)
+        if "seq" not in results.columns:
+            results = results.withColumn("seq", F.lit(0).cast("bigint"))
+        if len(ends) == 1:
+            only = ends[0]
+            frame = results if only.which is None else results.where(only.which)
+            return only.build(frame)
+        saved = [f"_root_{name}" for name in results.columns]
+        frame = results.toDF(*saved).withColumn("_path", F.explode(F.array(*map(F.lit, range(len(ends))))))
+        for index, one in enumerate(ends):
+            frame = self._path(frame, results.columns, index, one)
+        paths = range(len(ends))
+        picked = frame.where(_by_path("alive", paths))
+        return picked.select(*(_by_path(name, paths).alias(name) for name in ("topic", "key", "value")))
+
+    def _path(self, frame: DataFrame, names: list[str], index: int, end: _End) -> DataFrame:
+        """One path of several, on the frame that all share: worked out for its own rows only."""
+        own = frame.withColumns({name: F.col(f"_root_{name}") for name in names})
+        alive = F.col("_path") == index
+        own = own.withColumn("_alive", alive if end.which is None else alive & F.coalesce(end.which, F.lit(False)))
+        kept = [name for name in frame.columns if name.startswith(("_root_", "_path"))]
+        built = end.build(own, keep=[*kept, "_alive"])
+        renamed = {name: f"_path_{name}_{index}" for name in ("topic", "key", "value")}
+        return built.withColumnsRenamed({**renamed, "_alive": f"_path_alive_{index}"})
+
+    def _end(self, query: Query, flow: Outflow, windows: Windows | None) -> _End:
+        kept = None if _rekeys(flow.steps) else windows
+        which = _which(query)
+        if flow.end is None:
+            topic = own_topic(self.topology, query.root)
+            return _End(self, which, flow.steps, lambda frame: (F.lit(topic), *_own_bytes()))
+        if isinstance(flow.end.work, ForEach):
+            work = flow.end.work
+            return _End(self, which, flow.steps, lambda frame: (F.lit(""), *_nothing()), finish=work)
+        assert isinstance(flow.end.work, Sink)
+        return _End(self, which, flow.steps, _sink_bytes(flow.end.work, kept))
+
+    def _side_ends(self, query: Query, windows: Windows | None) -> list[_End]:
+        """What a root writes beside its results: late records, and its stores' changelogs."""
+        ends: list[_End] = []
+        application, work = self.topology.application, query.work
+        if isinstance(work, Aggregate) and work.late_topic is not None:
+            ends.append(_End(self, F.col("kind") == LATE, (), _late_bytes(work.late_topic)))
+        if isinstance(work, Aggregate) and is_named(query.root):
+            topic = changelog_topic(application, work.store)
+            ends.append(_End(self, _which(query), (), _changelog_bytes(topic, windows)))
+        if isinstance(work, Custom) and any(spec.logged for spec in work.operator.stores):
+            logged = [spec.name for spec in work.operator.stores if spec.logged]
+            ends.append(_End(self, F.col("store").isin(logged), (), _store_bytes(application)))
+        return ends
+
+
+Bytes = Callable[["DataFrame"], tuple["Column", "Column", "Column"]]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """One place where a root's results go: which of them, through which steps, as which bytes."""
+
+    compiler: Compiler
+    which: Column | None
+    steps: tuple[Node, ...]
+    bytes: Bytes
+    finish: ForEach | None = None
+
+    def build(self, frame: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
+        frame = steps.apply(frame, self.steps, self.compiler._table)
+        if self.finish is not None:
+            frame = steps.end(frame, self.finish)
+        topic, key, value = self.bytes(frame)
+        return frame.select(*keep, topic.alias("topic"), key.alias("key"), value.alias("value"))
+
+
+_NEED_PLACES = (
+    Aggregate,
+    StreamJoin,
+    StreamTableJoin,
+    TableJoin,
+    ForeignKeySubscribe,
+    ForeignKeyMatch,
+    Custom,
+)
+
+
+def writes(topology: Topology, query: Query) -> list[str]:
+    """The topics a query writes to."""
+    topics = [own_topic(topology, query.root) for flow in query.outflows if flow.end is None]
+    topics += [flow.end.work.topic for flow in query.outflows if flow.end and isinstance(flow.end.work, Sink)]
+    if isinstance(query.work, Aggregate) and query.work.late_topic is not None:
+        topics.append(query.work.late_topic)
+    topics += [changelog_topic(topology.application, name) for name in logged_stores(query)]
+    return sorted(set(topics))
+
+
+def logged_stores(query: Query) -> list[str]:
+    """The stores whose changes a query writes to their changelogs."""
+    if isinstance(query.work, Custom):
+        return [spec.name for spec in query.work.operator.stores if spec.logged]
+    return [query.work.store] if isinstance(query.work, Aggregate) and is_named(query.root) else []
+
+
+def _which(query: Query) -> Column | None:
+    """Which rows of a root are its results."""
+    if isinstance(query.work, Custom):
+        return F.col("store").isNull()
+    windowed = isinstance(query.work, Aggregate) and not (query.work.windows is None and query.work.aggregation.folds)
+    return F.col("kind") == RESULT if windowed else None
+
+
+def _sink_bytes(work: Sink, windows: Windows | None) -> Bytes:
+    def made(frame: DataFrame) -> tuple[Column, Column, Column]:
+        value = encode(work.value or serde_of(frame.schema["value"].dataType), F.col("value"))
+        return F.lit(work.topic), key_bytes(frame, work.key, windows), value
+
+    return made
+
+
+def _changelog_bytes(topic: str, windows: Windows | None) -> Bytes:
+    def made(frame: DataFrame) -> tuple[Column, Column, Column]:
+        key = key_bytes(frame, None, windows)
+        if windows is not None and not isinstance(windows, SessionWindows):
+            key = F.concat(key, F.unhex(F.lit("00000000")))  # a window store's sequence number
+        return F.lit(topic), key, encode(serde_of(frame.schema["value"].dataType), F.col("value"))
+
+    return made
+
+
+def _late_bytes(topic: str) -> Bytes:
+    def made(frame: DataFrame) -> tuple[Column, Column, Column]:
+        windowed = frame.schema["key"].dataType
+        assert isinstance(windowed, StructType)
+        key = encode(serde_of(windowed["key"].dataType), F.col("key.key"))
+        return F.lit(topic), key, encode(serde_of(frame.schema["late"].dataType), F.col("late"))
+
+    return made
+
+
+def _store_bytes(application: str) -> Bytes:
+    def made(frame: DataFrame) -> tuple[Column, Column, Column]:
+        topic = F.concat(F.lit(f"{application}-"), F.col("store"), F.lit("-changelog"))
+        return topic, F.col("store_key"), F.col("store_value")
+
+    return made
+
+
+def _own_bytes() -> tuple[Column, Column]:
+    body = F.to_json(F.struct("value", "timestamp"), JSON)
+    return text(F.col("key"), "key").cast("binary"), body.cast("binary")
+
+
+def _nothing() -> tuple[Column, Column]:
+    return F.lit(None).cast("binary"), F.lit(None).cast("binary")
+
+
+def key_bytes(frame: DataFrame, serde: Serde | None, windows: Windows | None) -> Column:
+    """A key's bytes; a windowed one as Kafka Streams writes it: the key and the window's start, or a session's ends."""
+    if windows is None:
+        return encode(serde or serde_of(frame.schema["key"].dataType), F.col("key"))
+    kind = frame.schema["key"].dataType
+    assert isinstance(kind, StructType)
+    inner = encode(serde or serde_of(kind["key"].dataType), F.col("key.key"))
+    times = ["end", "start"] if isinstance(windows, SessionWindows) else ["start"]
+    return F.concat(inner, *(encode(Serde.of("long"), F.col(f"key.{name}")) for name in times))
+
+
+def _by_path(name: str, paths: range) -> Column:
+    chosen = F.when(F.col("_path") == paths[0], F.col(f"_path_{name}_{paths[0]}"))
+    for index in paths[1:]:
+        chosen = chosen.when(F.col("_path") == index, F.col(f"_path_{name}_{index}"))
+    return chosen
+
+
+def _rekeys(path: tuple[Node, ...]) -> bool:
+    """Whether steps give records other keys, so that a window's key is no longer one."""
+    works = [node.work for node in path]
+    return any(isinstance(work, REKEYS) or (isinstance(work, FlatMap) and not work.values_only) for work in works)

@@ -1,0 +1,273 @@
+"""What remembers, as Spark's operators: built-in aggregation where there is one, tasks (`stateful`) where not.
+
+Each function takes the frames of a root's inputs and returns its results as `key`, `value`, `timestamp`; results of
+windows have as key a struct of `key`, `start` and `end`. `kind` marks late records, whose `late` is the record's value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FractionalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StructField,
+    StructType,
+)
+
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams.aggregates import Fold
+from ottla.pipelines.streams.compiler.columns import column, text, untext
+from ottla.pipelines.streams.compiler.stateful import transform
+from ottla.pipelines.streams.graph import Aggregate, Aggregation, StreamJoin, StreamTableJoin, TableJoin
+from ottla.pipelines.streams.tasks.aggregating import KeyAggregate
+from ottla.pipelines.streams.tasks.foreign_keys import Matching, Subscribing
+from ottla.pipelines.streams.tasks.gathering import Gathering
+from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
+from ottla.pipelines.streams.tasks.sessions import SessionAggregate
+from ottla.pipelines.streams.tasks.sliding import SlidingAggregate
+from ottla.pipelines.streams.tasks.task import Operator
+from ottla.pipelines.streams.tasks.windowing import WindowAggregate
+from ottla.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from ottla.pipelines.streams.expressions import Expression
+
+PLACES = ("topic", "partition", "offset", "seq", "timestamp")
+
+
+def aggregate(frame: DataFrame, work: Aggregate, task: Column) -> DataFrame:
+    """A table by key, or by key and window."""
+    if work.windows is None and work.aggregation.folds:
+        return _built_in(frame, work.aggregation)
+    arguments = _arguments(frame, work.aggregation)
+    given = F.to_json(F.struct(*arguments.values())) if arguments else F.lit("{}")
+    value_text = (
+        text(F.col("value"), "value") if not work.aggregation.folds else F.when(F.col("value").isNotNull(), given)
+    )
+    late = text(F.col("value"), "value") if work.late_topic is not None else F.lit(None).cast("string")
+    rows = _rows(frame, 0, task, value_text, late)
+    results = transform(_operator(work), rows)
+    key = untext(F.col("key_text"), "key", frame.schema["key"].dataType)
+    value_type = _value_type(frame, work.aggregation, arguments)
+    columns = {
+        "key": key if work.windows is None else F.struct(key.alias("key"), "start", "end"),
+        "value": untext(F.col("value_text"), "value", value_type),
+        "late": untext(F.col("other_text"), "value", frame.schema["value"].dataType),
+    }
+    return results.withColumns(columns).select("kind", "key", "value", "timestamp", "late")
+
+
+def stream_join(left: DataFrame, right: DataFrame, work: StreamJoin, tasks: tuple[Column, Column]) -> DataFrame:
+    """Two streams, within windows."""
+    return _pairs(left, right, WindowedJoin(work.windows, work.kind), work.joiner, tasks)
+
+
+def stream_table_join(
+    left: DataFrame, right: DataFrame, work: StreamTableJoin, tasks: tuple[Column, Column]
+) -> DataFrame:
+    """A stream and a table."""
+    return _pairs(left, right, TableLookup(work.kind), work.joiner, tasks)
+
+
+def table_join(left: DataFrame, right: DataFrame, work: TableJoin) -> DataFrame:
+    """Two tables: the latest row of each side by key, which is an aggregate that Spark has."""
+    _same_keys(left, right)
+    frames = {"left": left, "right": right}
+    sides = []
+    for side, frame in frames.items():
+        others = [
+            F.lit(None).cast(frames[name].schema["value"].dataType).alias(name) for name in frames if name != side
+        ]
+        chosen = frame.select("key", *PLACES, F.col("value").alias(side), F.lit(side).alias("side"), *others)
+        sides.append(chosen.select("key", *PLACES, "left", "right", "side"))
+    rows = sides[0].unionByName(sides[1]).where(F.col("key").isNotNull())
+    order = F.struct("offset", "seq")
+    latest = rows.groupBy("key").agg(
+        F.max("timestamp").alias("timestamp"),
+        *(
+            # max_by passes over rows whose order is null, which those of the other side have here.
+            F.max_by(F.struct(F.col(side)), F.when(F.col("side") == side, order)).getField(side).alias(side)
+            for side in frames
+        ),
+        *(F.max(F.col(side).isNotNull()).alias(f"ever_{side}") for side in frames),
+    )
+    has = [F.col(side).isNotNull() for side in frames]
+    condition = {"inner": has[0] & has[1], "left": has[0]}.get(work.kind, has[0] | has[1])
+    ever = {"inner": F.col("ever_left") & F.col("ever_right"), "left": F.col("ever_left")}
+    # A row that never had a result is not deleted: nobody knows it.
+    known = latest.where(ever.get(work.kind, F.lit(True)))
+    value = column(work.joiner, "key", "left", "right", alive=condition)
+    return known.withColumn("value", value).select("key", "value", "timestamp")
+
+
+def subscribe(frame: DataFrame, foreign_key: Expression, task: Column) -> DataFrame:
+    """The left table of a foreign-key join, told to the foreign keys: `value` is a struct of what is told."""
+    refers = frame.withColumn("_refers", column(foreign_key, "key", "value", alive=F.col("value").isNotNull()))
+    rows = _rows(refers, 0, task, text(F.col("value"), "value"), text(F.col("_refers"), "key"))
+    told = F.struct(
+        untext(F.col("other_text"), "key", frame.schema["key"].dataType).alias("key"),
+        untext(F.col("value_text"), "value", frame.schema["value"].dataType).alias("row"),
+        F.col("version"),
+        F.col("other_version").alias("what"),
+    )
+    key = untext(F.col("key_text"), "key", refers.schema["_refers"].dataType)
+    return transform(Subscribing(), rows).select(key.alias("key"), told.alias("value"), "timestamp")
+
+
+def match(left: DataFrame, right: DataFrame, kind: str, tasks: tuple[Column, Column]) -> DataFrame:
+    """Where both tables of a foreign-key join meet: `value` is a struct of both rows and their versions."""
+    told = left.schema["value"].dataType
+    assert isinstance(told, StructType)
+    _same_keys(left, right)
+    # The left row's key travels as text: a task only hands it back.
+    who = F.to_json(
+        F.array(
+            text(F.col("value.key"), "key"), F.col("value.version").cast("string"), F.col("value.what").cast("string")
+        )
+    )
+    lefts = _rows(left, 0, tasks[0], text(F.col("value.row"), "value"), who)
+    rights = _rows(right, 1, tasks[1], text(F.col("value"), "value"), F.lit(None).cast("string"))
+    results = transform(Matching(), lefts.unionByName(rights))
+    answer = F.struct(
+        untext(F.col("value_text"), "value", told["row"].dataType).alias("left"),
+        untext(F.col("other_text"), "value", right.schema["value"].dataType).alias("right"),
+        F.col("version"),
+        F.col("other_version"),
+        F.lit(kind).alias("kind"),
+    )
+    key = untext(F.col("key_text"), "key", told["key"].dataType)
+    return results.select(key.alias("key"), answer.alias("value"), "timestamp")
+
+
+def foreign_key_result(frame: DataFrame, joiner: Expression) -> DataFrame:
+    """The newest answer for each row of the left table."""
+    newest = frame.groupBy("key").agg(
+        F.max("timestamp").alias("timestamp"),
+        F.max_by("value", F.struct("value.version", "value.other_version")).alias("answer"),
+    )
+    rows = newest.withColumns(
+        {"left": F.col("answer.left"), "right": F.col("answer.right"), "kind": F.col("answer.kind")}
+    )
+    there = F.col("left").isNotNull() & (F.col("right").isNotNull() | (F.col("kind") == "left"))
+    return rows.withColumn("value", column(joiner, "key", "left", "right", alive=there)).select(
+        "key", "value", "timestamp"
+    )
+
+
+def _pairs(
+    left: DataFrame, right: DataFrame, operator: Operator, joiner: Expression, tasks: tuple[Column, Column]
+) -> DataFrame:
+    _same_keys(left, right)
+    none = F.lit(None).cast("string")
+    sides = [
+        _rows(frame, side, tasks[side], text(F.col("value"), "value"), none) for side, frame in enumerate((left, right))
+    ]
+    results = transform(operator, sides[0].unionByName(sides[1]))
+    pairs = results.withColumns(
+        {
+            "key": untext(F.col("key_text"), "key", left.schema["key"].dataType),
+            "left": untext(F.col("value_text"), "value", left.schema["value"].dataType),
+            "right": untext(F.col("other_text"), "value", right.schema["value"].dataType),
+        }
+    )
+    return pairs.withColumn("value", column(joiner, "key", "left", "right")).select("key", "value", "timestamp")
+
+
+def _rows(frame: DataFrame, side: int, task: Column, value_text: Column, extra: Column) -> DataFrame:
+    """A frame as tasks take it."""
+    return frame.select(
+        task.cast("int").alias("task"),
+        F.lit(side).alias("side"),
+        *PLACES,
+        text(F.col("key"), "key").alias("key_text"),
+        value_text.alias("value_text"),
+        extra.alias("extra"),
+    )
+
+
+def _same_keys(left: DataFrame, right: DataFrame) -> None:
+    kinds = [frame.schema["key"].dataType.simpleString() for frame in (left, right)]
+    if kinds[0] != kinds[1]:
+        raise PipelineError(f"a join needs keys of one type, not {kinds[0]} and {kinds[1]}: give both the same serde")
+
+
+def _operator(work: Aggregate) -> Operator:
+    gathering = Gathering(work.aggregation)
+    match work.windows:
+        case None:
+            return KeyAggregate(gathering)
+        case TimeWindows():
+            return WindowAggregate(gathering, work.windows, work.final)
+        case SlidingWindows():
+            return SlidingAggregate(gathering, work.windows, work.final)
+        case SessionWindows():
+            return SessionAggregate(gathering, work.windows, work.final)
+
+
+def _built_in(frame: DataFrame, aggregation: Aggregation) -> DataFrame:
+    functions = {"sum": F.sum, "min": F.min, "max": F.max, "mean": F.avg}
+    arguments = _arguments(frame, aggregation)
+    rows = frame.where(F.col("key").isNotNull() & F.col("value").isNotNull()).select(
+        "key", "timestamp", *arguments.values()
+    )
+    results = [
+        F.count(F.lit(1)) if fold.name == "count" else functions[fold.name](F.col(f"a{index}"))
+        for index, (_, fold) in enumerate(aggregation.folds)
+    ]
+    names = [name for name, _ in aggregation.folds]
+    if names == [None]:
+        value = results[0]
+    else:
+        value = F.struct(*(result.alias(str(name)) for name, result in zip(names, results, strict=True)))
+    return rows.groupBy("key").agg(F.max("timestamp").alias("timestamp"), value.alias("value"))
+
+
+def _arguments(frame: DataFrame, aggregation: Aggregation) -> dict[int, Column]:
+    return {
+        index: column(fold.argument, "key", "value").alias(f"a{index}")
+        for index, (_, fold) in enumerate(aggregation.folds)
+        if fold.argument is not None
+    }
+
+
+def _value_type(frame: DataFrame, aggregation: Aggregation, arguments: dict[int, Column]) -> DataType:
+    if aggregation.reducer is not None:
+        return frame.schema["value"].dataType
+    if aggregation.adder is not None:
+        return DataType.fromDDL(aggregation.adder.returns)
+    schema = frame.select(*arguments.values()).schema if arguments else StructType()
+    kinds = [
+        _fold_type(fold, schema[f"a{index}"].dataType if fold.argument is not None else LongType())
+        for index, (_, fold) in enumerate(aggregation.folds)
+    ]
+    names = [name for name, _ in aggregation.folds]
+    if names == [None]:
+        return kinds[0]
+    return StructType([StructField(str(name), kind) for name, kind in zip(names, kinds, strict=True)])
+
+
+def _fold_type(fold: Fold, argument: DataType) -> DataType:
+    if isinstance(argument, DecimalType):
+        raise PipelineError(f"{fold.name} in a window takes integers and doubles: cast the decimal to one of them")
+    match fold.name:
+        case "count":
+            return LongType()
+        case "mean":
+            return DoubleType()
+        case "sum":
+            if isinstance(argument, FractionalType):
+                return DoubleType()
+            if isinstance(argument, LongType | IntegerType | ShortType | ByteType):
+                return LongType()
+            raise PipelineError(f"sum takes a number, not {argument.simpleString()}")
+    return argument

@@ -1,0 +1,246 @@
+"""A topology that runs: one Spark query for each part of the plan, started and stopped together.
+
+A checkpoint remembers what its state was made by: how many tasks there are, how many partitions topics had, what each
+step that remembers was. A start that would misread it is refused with the way out.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams.cluster import ClusterTopics
+from ottla.pipelines.streams.compiler.queries import Compiled, Compiler, Shape, logged_stores, writes
+from ottla.pipelines.streams.graph import Aggregate, Custom, GlobalSource, Topology
+from ottla.pipelines.streams.planning import Query, own_topics, plan, signature
+from ottla.pipelines.streams.store_specs import store_spec
+from ottla.pipelines.streams.stores import StoreSpec, changelog_topic, ensure_changelogs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.pipelines.streams.queryable import QueryableStore
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+POLL_S = 0.05
+
+
+def start(
+    topology: Topology,
+    spark: SparkSession,
+    bootstrap: str,
+    *,
+    checkpoint: str,
+    available_now: bool = False,
+    interval: str = "0 seconds",
+    tasks: int | None = None,
+    kafka: Mapping[str, str] | None = None,
+    source: Mapping[str, str] | None = None,
+    sink: Mapping[str, str] | None = None,
+) -> Running:
+    """Runs a topology against a cluster, from where its checkpoint is, or from the beginning.
+
+    With `available_now` it works off what the topics hold now and is done when this returns; otherwise a micro-batch
+    begins every `interval`, at once after the last one by default. `tasks` is how many tasks steps have whose keys have
+    moved: as many as the largest topic has partitions, unless told. `kafka` are settings of clients (security),
+    `source` and `sink` options of `format("ottla")`.
+    """
+    queries = plan(topology)
+    cluster = ClusterTopics(spark, bootstrap, kafka=kafka or {}, source=source or {}, sink=sink or {})
+    counts = _count(topology, queries, cluster)
+    spark.conf.set(PROVIDER, ROCKSDB)
+    known = _remembered(spark, checkpoint)
+    wanted = tasks or (known or {}).get("tasks") or max(counts.values(), default=1)
+    facts = {
+        "application": topology.application,
+        "tasks": wanted,
+        "partitions": counts,
+        "steps": {query.name: signature(query) for query in queries},
+    }
+    if known is None:
+        _remember(spark, checkpoint, facts)
+    else:
+        check(known, facts)
+    cluster.ensure_topics({topic: n or wanted for topic, n in own_topics(topology, queries).items()})
+    compiler = Compiler(topology, cluster, wanted)
+    compiled = [compiler.compile(query) for query in queries]
+    specs = _changelogs(topology, compiled, compiler.shapes, cluster, wanted)
+    running = Running(topology, bootstrap, dict(kafka or {}), specs)
+    try:
+        for one in compiled:
+            name = one.query.name
+            place, identity = f"{checkpoint}/{name}", f"{topology.application}-{name}"
+            query = cluster.write(one, place, identity, interval=None if available_now else interval)
+            running.queries[name] = query
+            if available_now:
+                query.awaitTermination()  # what it wrote is what the next ones read
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+class Running:
+    """The queries of a started topology. `with` stops them."""
+
+    def __init__(
+        self, topology: Topology, bootstrap: str, kafka: dict[str, str], specs: Mapping[str, StoreSpec]
+    ) -> None:
+        self.topology = topology
+        self.queries: dict[str, StreamingQuery] = {}
+        self.stores = dict(specs)
+        self._bootstrap = bootstrap
+        self._kafka = kafka
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether every query runs."""
+        return all(query.isActive for query in self.queries.values())
+
+    def stop(self) -> None:
+        """Stops all queries; each one's batch that is under way is done again after the next start."""
+        for query in self.queries.values():
+            query.stop()
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Waits until the topology is stopped; False when the time is over first. A query's failure stops all."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            self.raise_failure()
+            if not any(query.isActive for query in self.queries.values()):
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_S)
+
+    def process_all_available(self) -> None:
+        """Waits until what the topics hold now is worked off, from the first query to the last: for tests."""
+        for query in self.queries.values():
+            query.processAllAvailable()
+
+    def progress(self) -> dict[str, dict[str, Any] | None]:
+        """What Spark says of each query's last micro-batch: rates, durations, offsets; None before the first."""
+        latest = {name: query.lastProgress for name, query in self.queries.items()}
+        return {name: None if one is None else json.loads(one.json) for name, one in latest.items()}
+
+    def store(self, name: str) -> QueryableStore:
+        """A named store, to be asked for what was committed: `get`, `range`, `all`, `fetch`."""
+        from ottla.pipelines.streams.queryable import open_store
+
+        if name not in self.stores:
+            named = ", ".join(sorted(self.stores)) or "none"
+            raise PipelineError(f"the topology has no named store {name}: it has {named}")
+        settings: dict[str, Any] = dict(self._kafka)
+        return open_store(self._bootstrap, self.topology.application, self.stores[name], **settings)
+
+    def raise_failure(self) -> None:
+        """Raises what made a query fail, after stopping the others."""
+        for query in self.queries.values():
+            failure = query.exception()
+            if failure is not None:
+                self.stop()
+                raise failure
+
+
+def check(known: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Refuses a start that would misread the state a checkpoint holds; each line says the way out."""
+    if known["application"] != facts["application"]:
+        raise PipelineError(
+            f"the checkpoint belongs to {known['application']}, not to {facts['application']}: give each its own"
+        )
+    if known["tasks"] != facts["tasks"]:
+        raise PipelineError(
+            f"the checkpoint has {known['tasks']} tasks, and state does not move between tasks: start with "
+            f"tasks={known['tasks']} or none, or begin anew under another checkpoint and application name"
+        )
+    for topic, count in known["partitions"].items():
+        now = facts["partitions"].get(topic, count)
+        if now != count:
+            raise PipelineError(
+                f"{topic} had {count} partitions when the checkpoint was made and has {now}: keys have moved and their "
+                f"state has not. Begin anew under another checkpoint and application name; to be free of the number, "
+                f"put .repartition() in front of what groups or joins"
+            )
+    for name, step in known["steps"].items():
+        if facts["steps"].get(name) != step:
+            raise PipelineError(
+                f"{name} was {step} when the checkpoint was made and is {facts['steps'].get(name)}: its state cannot "
+                f"be gone on with. Begin anew under another checkpoint and application name"
+            )
+
+
+def check_partitions(queries: list[Query], counts: Mapping[str, int]) -> None:
+    """Refuses joins of topics whose partitions do not match."""
+    for query in queries:
+        flows = [inflow for side in query.inputs for inflow in side]
+        if len(query.inputs) > 1 and all(flow.keeps_partitions for flow in flows):
+            found = {topic: counts[topic] for topic in query.reads}
+            if len(set(found.values())) > 1:
+                told = ", ".join(f"{topic} has {count}" for topic, count in found.items())
+                raise PipelineError(
+                    f"{query.name} joins topics that must have equally many partitions, and {told}: put "
+                    f".repartition(partitions=...) in front of one side"
+                )
+
+
+def _count(topology: Topology, queries: list[Query], cluster: ClusterTopics) -> dict[str, int]:
+    """The partitions of the topics that are read; what is written to must be there too."""
+    own = {*own_topics(topology, queries)}
+    changelogs = {changelog_topic(topology.application, name) for query in queries for name in logged_stores(query)}
+    reads = {topic for query in queries for topic in query.reads}
+    tables = {node.work.topic for node in topology.nodes.values() if isinstance(node.work, GlobalSource)}
+    ends = {topic for query in queries for topic in writes(topology, query)} - own - changelogs
+    counts = cluster.count_partitions(reads | tables | ends)
+    read_counts = {topic: counts[topic] for topic in sorted(reads)}
+    check_partitions(queries, read_counts)
+    return read_counts
+
+
+def _changelogs(
+    topology: Topology, compiled: list[Compiled], shapes: Mapping[str, Shape], cluster: ClusterTopics, partitions: int
+) -> dict[str, StoreSpec]:
+    """Makes the changelog topics of named stores; the stores by name."""
+    specs: dict[str, StoreSpec] = {}
+    for one in compiled:
+        names = logged_stores(one.query)
+        if isinstance(one.query.work, Aggregate) and names:
+            specs[names[0]] = store_spec(one.query.work, shapes[one.query.root.name])
+        elif isinstance(one.query.work, Custom):
+            specs.update({spec.name: spec for spec in one.query.work.operator.stores if spec.logged})
+    if specs:
+        with cluster.admin() as admin:
+            topics = ensure_changelogs(admin, topology.application, specs.values(), partitions=partitions)
+        cluster.count_partitions(topics.values())
+    return specs
+
+
+def _remembered(spark: SparkSession, checkpoint: str) -> dict[str, Any] | None:
+    """What a checkpoint was made by; None for a new one. Read through Spark, which reaches any file system."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows = spark.read.text(f"{checkpoint}/topology").collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return None
+        raise
+    return json.loads(rows[0][0]) if rows else None
+
+
+def _remember(spark: SparkSession, checkpoint: str, facts: Mapping[str, Any]) -> None:
+    rows = spark.createDataFrame([(json.dumps(facts),)], "value STRING").coalesce(1)
+    rows.write.mode("overwrite").text(f"{checkpoint}/topology")

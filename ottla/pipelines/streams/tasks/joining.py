@@ -1,0 +1,135 @@
+"""Joins of two streams within windows, and of a stream with a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.pipelines.streams.tasks.closing import Closing
+from ottla.pipelines.streams.tasks.task import RESULT, Output, Record, Task
+from ottla.pipelines.streams.windows import JoinWindows
+
+LEFT, RIGHT = 0, 1
+SEEN = ("left", "right")
+ALONE = ("left alone", "right alone")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedJoin:
+    """Two streams. A key's state: what each side saw, and what of it found no partner yet, as time -> values.
+
+    Both sides share one stream time. A record without a partner is given out alone once stream time has passed its
+    window and the grace period; a late partner may still join what the other side remembers.
+    """
+
+    windows: JoinWindows
+    kind: str
+
+    def process(self, task: Task, record: Record) -> None:
+        """Joins a record with the other side's, then remembers it."""
+        stream_time = task.advance(record.timestamp)
+        outer = self.kind == "outer" or (self.kind == "left" and record.side == LEFT)
+        if record.key is None or record.value is None:
+            if record.key is None and record.value is not None and outer:
+                self._emit(task, None, record.side, record.value, None, record.timestamp)
+            return
+        key_state = task.state(record.key) or {}
+        partners = self._partners(task, key_state, record)
+        for time, value in partners:
+            self._no_longer_alone(task, record, key_state, time, stream_time)
+            self._emit(task, record.key, record.side, record.value, value, max(time, record.timestamp))
+        if outer and not partners:
+            if record.timestamp + self._after(record.side) < stream_time:
+                self._emit(task, record.key, record.side, record.value, None, record.timestamp)
+            else:
+                alone = key_state.setdefault(ALONE[record.side], {})
+                alone.setdefault(str(record.timestamp), []).append(record.value)
+        self._remember(task, key_state, record)
+        task.keep(record.key, key_state)
+
+    def finish(self, task: Task) -> None:
+        """Gives out what stayed alone, and forgets what no partner can come for."""
+        closing = Closing(task)
+        if not closing.is_due(task.stream_time - 1):
+            return
+        done: list[tuple[int, str, int, str]] = []
+        for key, key_state in task.states():
+            for side in (LEFT, RIGHT):
+                for text, values in list(key_state.get(ALONE[side], {}).items()):
+                    if int(text) + self._waits(side) < task.stream_time:
+                        done += [(int(text), key, side, value) for value in values]
+                        del key_state[ALONE[side]][text]
+                    else:
+                        closing.opened(int(text) + self._waits(side))
+                for text in list(key_state.get(SEEN[side], {})):
+                    if int(text) <= task.meta.get(SEEN[side], -1) - self._retention():
+                        del key_state[SEEN[side]][text]
+                    else:
+                        closing.opened(int(text) + self._retention())
+            task.keep(key, {name: times for name, times in key_state.items() if times})
+        for time, key, side, value in sorted(done):
+            self._emit(task, key, side, value, None, time)
+
+    def _partners(self, task: Task, key_state: dict[str, Any], record: Record) -> list[tuple[int, str]]:
+        other = SEEN[1 - record.side]
+        first = max(0, record.timestamp - self._before(record.side), task.meta.get(other, -1) - self._retention() + 1)
+        last = record.timestamp + self._after(record.side)
+        seen = sorted((int(text), values) for text, values in key_state.get(other, {}).items())
+        return [(time, value) for time, values in seen if first <= time <= last for value in values]
+
+    def _no_longer_alone(
+        self, task: Task, record: Record, key_state: dict[str, Any], time: int, stream_time: int
+    ) -> None:
+        """The partner found someone. If its window had closed before, it was alone, and that is said."""
+        side = 1 - record.side
+        values = key_state.get(ALONE[side], {}).pop(str(time), [])
+        if time + self._waits(side) < stream_time:
+            for value in values:
+                self._emit(task, record.key, side, value, None, time)
+
+    def _remember(self, task: Task, key_state: dict[str, Any], record: Record) -> None:
+        side = SEEN[record.side]
+        task.meta[side] = max(task.meta.get(side, -1), record.timestamp)
+        if record.timestamp > task.meta[side] - self._retention():
+            key_state.setdefault(side, {}).setdefault(str(record.timestamp), []).append(record.value)
+            Closing(task).opened(record.timestamp + self._waits(record.side))
+
+    @staticmethod
+    def _emit(task: Task, key: str | None, side: int, value: str | None, other: str | None, timestamp: int) -> None:
+        left, right = (value, other) if side == LEFT else (other, value)
+        task.emit(Output(RESULT, key, left, right, timestamp))
+
+    def _before(self, side: int) -> int:
+        return self.windows.before_ms if side == LEFT else self.windows.after_ms
+
+    def _after(self, side: int) -> int:
+        return self.windows.after_ms if side == LEFT else self.windows.before_ms
+
+    def _waits(self, side: int) -> int:
+        return self._after(side) + self.windows.grace_ms
+
+    def _retention(self) -> int:
+        return self.windows.before_ms + self.windows.after_ms + self.windows.grace_ms
+
+
+@dataclass(frozen=True, slots=True)
+class TableLookup:
+    """A stream (left) that looks into a table (right) as it is at that record. A key's state: the row."""
+
+    kind: str
+
+    def process(self, task: Task, record: Record) -> None:
+        """Changes the table, or joins a record with its row."""
+        if record.side == RIGHT:
+            if record.key is not None:
+                task.keep(record.key, {} if record.value is None else {"row": record.value})
+            return
+        if record.value is None or (record.key is None and self.kind == "inner"):
+            return
+        state = task.state(record.key) if record.key is not None else None
+        if state is not None or self.kind == "left":
+            row = state["row"] if state is not None else None
+            task.emit(Output(RESULT, record.key, record.value, row, record.timestamp))
+
+    def finish(self, task: Task) -> None:
+        """Nothing closes."""

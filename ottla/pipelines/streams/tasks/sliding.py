@@ -1,0 +1,150 @@
+"""Sliding windows: [t, t + difference] for every set of records of a key that such a window can hold, by stream time.
+
+A window ends at a record (its left window) or begins just after one (its right window, once it holds something). The
+rules, corner cases included, are those of Kafka Streams' implementation, because its results are what people compare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.pipelines.streams.tasks.closing import Closing
+from ottla.pipelines.streams.tasks.gathering import Gathering
+from ottla.pipelines.streams.tasks.task import LATE, RESULT, Output, Record, Task
+from ottla.pipelines.streams.windows import SlidingWindows
+
+Cell = list[Any]  # [state, time of the window's latest record, given out]
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingAggregate:
+    """One row a key and window. A key's state: window start -> [state, latest time, given out]."""
+
+    gathering: Gathering
+    windows: SlidingWindows
+    final: bool
+
+    def process(self, task: Task, record: Record) -> None:
+        """Adds a record to the windows that hold it and makes those that only now differ from others."""
+        if record.key is None or record.value is None:
+            return
+        time, size = record.timestamp, self.windows.difference_ms
+        close_time = task.advance(time) - self.windows.grace_ms
+        if time + size < close_time:
+            task.emit(Output(LATE, record.key, None, record.extra, time))
+            return
+        key_state: dict[str, Cell] = task.state(record.key) or {}
+        oldest = max(0, time - 2 * size, task.stream_time - self._retention() + 1)
+        cells = {int(start): cell for start, cell in key_state.items() if oldest <= int(start) <= time + 1}
+        page = _Page(self, task, record, close_time, key_state)
+        if time < size:
+            self._early(page, cells)
+        else:
+            self._usual(page, cells)
+        task.keep(record.key, key_state)
+
+    def _usual(self, page: _Page, cells: dict[int, Cell]) -> None:
+        time, size = page.record.timestamp, self.windows.difference_ms
+        before: Cell | None = None  # the window nearest before this record's left one
+        after: Cell | None = None  # what this record's right window would hold
+        previous: int | None = None  # the time of the record before this one
+        for start in sorted(cells, reverse=True):
+            cell, end = cells[start], start + size
+            if start == time + 1:
+                continue
+            if end > time:
+                after = after or list(cell)
+                page.add(start, cell)
+            elif end == time:
+                latest = cell[1]
+                page.add(start, cell)
+                if latest >= time:
+                    return  # a record of this very time made all its windows
+                previous = latest
+            else:
+                before, previous = cell, cell[1]
+                break
+        if previous is not None and previous + 1 not in cells and previous + 1 + size >= time:
+            page.add(previous + 1, [self.gathering.initial(), time, False])
+        if time - size not in cells:
+            holds = previous is not None and before is not None and time - size <= previous
+            state = before[0] if holds and before is not None else self.gathering.initial()
+            page.add(time - size, [state, time, False])
+        if time + 1 not in cells and after is not None and after[1] > time:
+            page.put(time + 1, [after[0], after[1], False])
+
+    def _early(self, page: _Page, cells: dict[int, Cell]) -> None:
+        """Records before the first whole window share [0, difference]: no window begins before time 0."""
+        time = page.record.timestamp
+        after: Cell | None = None
+        combined = list(cells[0]) if 0 in cells else None
+        for start in sorted(cells):
+            if 0 < start <= time:
+                after = list(cells[start])
+                page.add(start, cells[start])
+        if after is None and combined is not None and combined[1] > time:
+            after = combined
+        if time + 1 not in cells and after is not None and after[1] > time:
+            page.put(time + 1, [after[0], after[1], False])
+        if combined is not None and combined[1] < time and combined[1] + 1 not in cells:
+            page.add(combined[1] + 1, [self.gathering.initial(), time, False])
+        page.add(0, cells.get(0) or [self.gathering.initial(), time, False])
+
+    def finish(self, task: Task) -> None:
+        """Gives out what has closed, and forgets what no later record can need."""
+        close_time = task.stream_time - self.windows.grace_ms
+        closing = Closing(task)
+        # A window's last moment belongs to it, so it is closed one millisecond later than others.
+        if not closing.is_due(close_time - 1):
+            return
+        done: list[Output] = []
+        for key, key_state in task.states():
+            for text, cell in list(key_state.items()):
+                start, end = int(text), int(text) + self.windows.difference_ms
+                if end >= close_time:
+                    closing.opened(end)
+                    continue
+                if not cell[2]:
+                    done.append(Output(RESULT, key, self.gathering.result(cell[0]), None, cell[1], start, end))
+                    cell[2] = True
+                if start <= task.stream_time - self._retention():
+                    del key_state[text]
+                else:
+                    closing.opened(end + self.windows.difference_ms)
+            task.keep(key, key_state)
+        if self.final:
+            task.outputs += sorted(done, key=lambda output: (output.end, output.key))
+
+    def _retention(self) -> int:
+        return 2 * self.windows.difference_ms + self.windows.grace_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """One record at the windows of its key."""
+
+    operator: SlidingAggregate
+    task: Task
+    record: Record
+    close_time: int
+    key_state: dict[str, Cell]
+
+    def add(self, start: int, cell: Cell) -> None:
+        """The record goes into a window, unless the window has closed."""
+        assert self.record.key is not None
+        if start + self.operator.windows.difference_ms >= self.close_time:
+            state = self.operator.gathering.add(self.record.key, self.record.value, cell[0])
+            self.put(start, [state, max(cell[1], self.record.timestamp), False])
+
+    def put(self, start: int, cell: Cell) -> None:
+        """A window as it is now."""
+        assert self.record.key is not None
+        self.key_state[str(start)] = cell
+        end = start + self.operator.windows.difference_ms
+        Closing(self.task).opened(end)
+        if not self.operator.final:
+            result = self.operator.gathering.result(cell[0])
+            self.task.update(
+                self.record.key, start, end, Output(RESULT, self.record.key, result, None, cell[1], start, end)
+            )

@@ -1,0 +1,134 @@
+"""A task: the records of one partition, in order, the state they meet, and what comes of them.
+
+Keys and values are JSON text made by Spark, so that state is plain and results return to Spark's types unchanged. State
+is a dictionary a key, kept by a `Shelf`; a task reads and writes each key once a batch, however often it is touched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+RESULT, LATE = 0, 1
+
+
+class Record(NamedTuple):
+    """One record as a task sees it. `side` is the input it came from: 0 for the left one of a join."""
+
+    side: int
+    key: str | None
+    value: str | None
+    timestamp: int
+    extra: str | None = None
+
+
+class Output(NamedTuple):
+    """One record that a task gives out. `start` and `end` are a window's; the versions put answers in order."""
+
+    kind: int
+    key: str | None
+    value: str | None
+    other: str | None
+    timestamp: int
+    start: int | None = None
+    end: int | None = None
+    version: int | None = None
+    other_version: int | None = None
+
+
+class Shelf(Protocol):
+    """Where a task's state lies between batches: text by text."""
+
+    def get(self, key: str) -> str | None: ...
+    def put(self, key: str, value: str) -> None: ...
+    def delete(self, key: str) -> None: ...
+    def items(self) -> Iterator[tuple[str, str]]: ...
+
+
+META = ""
+"""The shelf's place for what belongs to the whole task. No key is empty text: keys are JSON objects."""
+
+
+@dataclass(slots=True)
+class Task:
+    """The state of one task while it works on one batch."""
+
+    shelf: Shelf
+    meta: dict[str, Any] = field(default_factory=dict)
+    outputs: list[Output] = field(default_factory=list)
+    updates: dict[tuple[str, int | None, int | None], Output] = field(default_factory=dict)
+    _open: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, shelf: Shelf) -> Task:
+        """A task with what it knew at the end of its last batch."""
+        meta = shelf.get(META)
+        return cls(shelf, json.loads(meta) if meta is not None else {})
+
+    @property
+    def stream_time(self) -> int:
+        """The greatest time of any record so far, -1 before the first."""
+        return int(self.meta.get("stream_time", -1))
+
+    def advance(self, timestamp: int) -> int:
+        """Stream time after a record of that time."""
+        self.meta["stream_time"] = max(self.stream_time, timestamp)
+        return self.stream_time
+
+    def state(self, key: str) -> dict[str, Any] | None:
+        """A key's state, to be changed in place; None when it has none."""
+        if key not in self._open:
+            text = self.shelf.get(key)
+            self._open[key] = json.loads(text) if text is not None else None
+        return self._open[key]
+
+    def keep(self, key: str, state: dict[str, Any]) -> None:
+        """Gives a key its state; an empty one is no state."""
+        self._open[key] = state or None
+
+    def states(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every key's state. States may be changed or emptied on the way."""
+        for key, text in list(self.shelf.items()):
+            if key != META and key not in self._open:
+                self._open[key] = json.loads(text)
+        yield from sorted((key, state) for key, state in self._open.items() if state)
+
+    def emit(self, output: Output) -> None:
+        """Gives out a record."""
+        self.outputs.append(output)
+
+    def update(self, key: str, start: int | None, end: int | None, output: Output) -> None:
+        """Gives out a row's change: of several in one batch, the last one, at the last one's place."""
+        self.updates.pop((key, start, end), None)
+        self.updates[key, start, end] = output
+
+    def save(self) -> list[Output]:
+        """Writes state back and returns what the batch gave."""
+        for key, state in self._open.items():
+            if state:
+                self.shelf.put(key, json.dumps(state, separators=(",", ":")))
+            else:
+                self.shelf.delete(key)
+        self.shelf.put(META, json.dumps(self.meta, separators=(",", ":")))
+        return [*self.outputs, *self.updates.values()]
+
+
+class Operator(Protocol):
+    """A step that remembers."""
+
+    def process(self, task: Task, record: Record) -> None:
+        """Takes one record."""
+
+    def finish(self, task: Task) -> None:
+        """The batch is over: close what stream time has left behind."""
+
+
+def run(operator: Operator, shelf: Shelf, records: Iterator[Record] | list[Record]) -> list[Output]:
+    """One batch of one task."""
+    task = Task.load(shelf)
+    for record in records:
+        operator.process(task, record)
+    operator.finish(task)
+    return task.save()
