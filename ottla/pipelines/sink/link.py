@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from ottla.client.config import ProducerConfig
+from ottla.client.errors import KafkaTimeout
 from ottla.client.network import (
     COORDINATOR,
     Build,
@@ -27,7 +28,6 @@ from ottla.errors import (
     ConcurrentTransactions,
     KafkaError,
     LeaderNotAvailable,
-    RequestTimedOut,
     UnsupportedVersion,
     error_class,
 )
@@ -83,7 +83,7 @@ class Link:
         """
 
         async def once() -> Any:
-            response = await self.coordinators.send(kind, key, build, self.config.request_timeout_ms)
+            response = await self.coordinators.send(kind, key, build, self.config.delivery_timeout_ms)
             code = next((code for code in codes(response) if code), 0)
             if code:
                 self.coordinators.note(kind, key, code)
@@ -124,7 +124,7 @@ class Link:
         """Ask who leads now. A broker that does not answer is no failure here: the next try will tell."""
         try:
             await within(self.world, self.metadata.next_update(), self.config.retry_backoff_max_ms, "metadata")
-        except RequestTimedOut as error:
+        except KafkaTimeout as error:
             log.debug("no news of the leaders: %s", error)
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:

@@ -335,6 +335,8 @@ class Sender:
                 self._fail(Conflict(one.partition, "other records have this task's sequence numbers"))
         except KafkaError as error:
             self._fail(PipelineError(f"{one.partition} could not be read back: {reason(error)}"))
+        except Exception as error:  # noqa: BLE001  nobody awaits this: the task has to hear of it
+            self._fail(error)
         self._note()
         self._send()
 

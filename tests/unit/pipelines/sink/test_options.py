@@ -60,9 +60,10 @@ def test_a_checkpoint_elsewhere_stands_for_itself_by_its_address() -> None:
 )
 def test_an_option_that_cannot_be_used_is_refused_in_one_line(options: dict[str, str], says: str) -> None:
     with pytest.raises(PipelineError, match=says) as refused:
-        read(**options)
+        read_options(BROKER | options, is_streaming=True)
     assert "\n" not in str(refused.value)
 
 
 def test_at_least_once_takes_any_acks() -> None:
-    assert read(**{"delivery": "at-least-once", "kafka.acks": "1"}).config().acks == "1"
+    options = BROKER | {"delivery": "at-least-once", "kafka.acks": "1"}
+    assert read_options(options, is_streaming=True).config().acks == "1"

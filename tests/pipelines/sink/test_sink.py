@@ -1,0 +1,168 @@
+"""`format("ottla")` as a sink on a real Spark: what is written is what is read, in batch jobs and in streams."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.client import Admin, Consumer, Producer, read_topic
+from ottla.records import partition_of
+from ottla.testing import Cluster
+from tests.support.clients import new_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def options(cluster: Cluster, topic: str | None = None, **more: str) -> dict[str, str]:
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **more}
+    return given if topic is None else {**given, "topic": topic}
+
+
+def save(frame: DataFrame, given: dict[str, str]) -> None:
+    frame.write.format("ottla").options(**given).mode("append").save()
+
+
+def committed(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = read_topic(
+        cluster.bootstrap_servers, topic, isolation_level="read_committed"
+    ).to_pylist()
+    return rows
+
+
+def test_a_batch_job_writes_keys_values_headers_topics_and_partitions(spark: SparkSession, cluster: Cluster) -> None:
+    first, second = new_topic("batch"), new_topic("batch")
+    for topic in (first, second):
+        cluster.create_topic(topic, partitions=3)
+    frame = spark.sql(
+        f"""
+        select if(id % 2 = 0, '{first}', '{second}') as topic, cast(id as string) as key,
+               if(id = 4, null, cast(concat('v', id) as binary)) as value, id as ignored,
+               array(struct('a' as key, cast('1' as binary) as value), struct('b', cast(null as binary))) as headers,
+               if(id < 50, 2, null) as partition
+        from range(100)
+        """
+    )
+    save(frame, options(cluster))
+    rows = {int(row["key"]): row for topic in (first, second) for row in committed(cluster, topic)}
+    assert sorted(rows) == list(range(100))
+    for number, row in rows.items():
+        assert row["topic"] == (first if number % 2 == 0 else second)
+        assert row["value"] == (None if number == 4 else f"v{number}".encode())
+        assert row["partition"] == (2 if number < 50 else partition_of(str(number).encode(), 3))
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(first, 2)])
+        record = next(iter(consumer.poll(10)))
+        assert list(record.headers) == [("a", b"1"), ("b", None)]
+
+
+def test_a_batch_job_may_be_one_transaction(spark: SparkSession, cluster: Cluster) -> None:
+    from ottla.pipelines import to_partitions
+
+    topic = new_topic("atomic")
+    cluster.create_topic(topic, partitions=4)
+    frame = spark.range(1000).selectExpr("cast(id % 37 as string) as key", "cast(id as string) as value")
+    shuffled = to_partitions(frame, topic, bootstrap_servers=cluster.bootstrap_servers)
+    save(shuffled, options(cluster, topic, delivery="exactly-once"))
+    rows = committed(cluster, topic)
+    assert Counter(int(row["value"]) for row in rows) == Counter(range(1000))
+    assert all(row["partition"] == partition_of(row["key"], 4) for row in rows)
+    failing = shuffled.withColumn(
+        "value", shuffled["value"].substr(1, 9)
+    ).selectExpr("partition", "key", "if(value = '500', raise_error('bad row'), value) as value")  # fmt: skip
+    with pytest.raises(Exception, match="bad row"):
+        save(failing, options(cluster, topic, delivery="exactly-once"))
+    assert len(committed(cluster, topic)) == 1000, "nothing of a job that failed is to be seen"
+
+
+def test_a_stream_is_written_exactly_once_and_goes_on_from_its_checkpoint(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Many micro-batches of four tasks, then more input, from a checkpoint that was moved meanwhile."""
+    from ottla.pipelines import write_stream
+
+    source, target = new_topic("source"), new_topic("target")
+    cluster.create_topic(source, partitions=3)
+    cluster.create_topic(target, partitions=4)
+
+    def send(numbers: range) -> None:
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for number in numbers:
+                key = None if number % 5 == 0 else f"k{number % 11}".encode()
+                producer.send(source, str(number).encode(), key)
+
+    def copy(checkpoint: Path) -> list[Any]:
+        frame = (
+            spark.readStream.format("ottla")
+            .options(**options(cluster, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="400"))
+            .load()
+        )
+        writer = write_stream(frame.select("key", "value"), target, bootstrap_servers=cluster.bootstrap_servers)
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return list(query.recentProgress)
+
+    send(range(1000))
+    batches = copy(tmp_path / "first")
+    assert len(batches) >= 3
+    (tmp_path / "first").rename(tmp_path / "moved")
+    send(range(1000, 1300))
+    copy(tmp_path / "moved")
+    rows = committed(cluster, target)
+    assert Counter(int(row["value"]) for row in rows) == Counter(range(1300))
+    by_key: dict[bytes, list[int]] = {}
+    for row in rows:
+        if row["key"] is not None:
+            assert row["partition"] == partition_of(row["key"], 4)
+            by_key.setdefault(row["key"], []).append(int(row["value"]))
+    assert all(numbers == sorted(numbers) for numbers in by_key.values())
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        groups = [one.group_id for one in admin.list_groups() if one.group_id.startswith("ottla-")]
+        offsets = [
+            one.offset
+            for told in admin.list_consumer_group_offsets(groups).all().values()
+            for place, one in told.items()
+            if place.topic == target and one is not None
+        ]
+    assert offsets == [len(batches) + 1], "the last batch's id is committed with it"
+
+
+def test_a_stream_without_the_shuffle_that_it_needs_is_told_so(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    source, target = new_topic("source"), new_topic("target")
+    cluster.create_topic(source, partitions=3)
+    cluster.create_topic(target, partitions=1)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(30):
+            producer.send(source, str(number).encode(), f"k{number}".encode())
+    frame = spark.readStream.format("ottla").options(
+        **options(cluster, subscribe=source, startingOffsets="earliest")
+    )  # fmt: skip
+    query = (
+        frame.load().select("key", "value").writeStream.format("ottla").options(**options(cluster, target))
+        .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    )  # fmt: skip
+    with pytest.raises(Exception, match="must come from one task"):
+        query.awaitTermination()
+    assert committed(cluster, target) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (["id as value"], "the column value is of type bigint"),
+        (["cast(id as string) as key"], "the column value is missing"),
+        (["'v' as value", "cast(null as string) as topic"], "the column topic is null"),
+        (["'v' as value", "'no/topic' as topic"], "no/topic"),
+    ],
+)
+def test_a_frame_that_cannot_be_written_fails_with_the_reason(
+    spark: SparkSession, cluster: Cluster, columns: list[str], says: str
+) -> None:
+    given = options(cluster) if len(columns) > 1 else options(cluster, "topic")
+    with pytest.raises(Exception, match=says):
+        save(spark.range(1).selectExpr(*columns), given)
