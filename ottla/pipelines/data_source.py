@@ -51,7 +51,15 @@ class OttlaDataSource(DataSource):
         return "ottla"
 
     def schema(self) -> StructType:
-        """The columns, which the options `columns` and `includeHeaders` choose."""
+        """The columns, which the options `columns` and `includeHeaders` choose. Asked for when a frame is loaded, which
+        is when wrong options are told; whether it will be a batch or a stream is not known then."""
+        try:
+            SourceOptions.read(self.options, is_streaming=False)
+        except BadOption as refused:
+            try:
+                SourceOptions.read(self.options, is_streaming=True)
+            except BadOption:
+                raise refused from None
         return StructType([StructField(name, TYPES[name]) for name in read_columns(self.options)])
 
     def reader(self, schema: StructType) -> DataSourceReader:

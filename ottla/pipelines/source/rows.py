@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ottla.client.errors import CorruptRecord
 from ottla.errors import KafkaError
@@ -22,6 +22,7 @@ from ottla.types import Buffer, TopicPartition
 CHUNK_BYTES = 2 * 1024 * 1024
 CHUNK_ROWS = 50_000
 """A record batch is given to Spark when it has this many bytes of keys, values and headers, or rows."""
+MS_MAX = (2**63 - 1) // 1000
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE))
@@ -70,6 +71,9 @@ class Rows:
             value="value" in columns,
             headers="headers" in columns,
         )
+        self._topic = _Repeated(partition.topic)
+        self._number = _Repeated(partition.partition)
+        self._kinds = {int(kind): _Repeated(int(kind)) for kind in TimestampType}
         self._types: list[tuple[int, int]] = []
         """Timestamp types, and how many rows in a row have them."""
 
@@ -116,11 +120,12 @@ class Rows:
         count = columns.row_count
         match name:
             case "topic":
-                return pa.repeat(pa.scalar(self._partition.topic, pa.string()), count)
+                return self._topic.first(count)
             case "partition":
-                return pa.repeat(pa.scalar(self._partition.partition, pa.int32()), count)
+                return self._number.first(count)
             case "timestampType":
-                return pa.concat_arrays([pa.repeat(pa.scalar(kind, pa.int32()), number) for kind, number in types])
+                parts = [self._kinds[kind].first(number) for kind, number in types]
+                return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
             case "offset":
                 return _numbers(columns.offset, count)
             case "timestamp":
@@ -135,15 +140,38 @@ class Rows:
 
     def _timestamps(self, columns: Columns) -> pa.Array:
         """Microseconds, as Spark counts. A record without a timestamp has -1 ms, as Spark's connector shows it."""
-        times = _numbers(columns.timestamp, columns.row_count)
-        try:
-            return pc.multiply_checked(times, 1000).view(TYPES["timestamp"])
-        except pa.ArrowInvalid:
-            found = pc.min_max(times).as_py()
+        assert columns.timestamp is not None, "the builder was asked for it"
+        times = np.frombuffer(columns.timestamp, np.int64)
+        first, last = int(times.min()), int(times.max())
+        if first < -MS_MAX or last > MS_MAX:
             raise PipelineError(
-                f"A record of {self._partition} has a timestamp between {found['min']} and {found['max']} ms, which "
-                "Spark cannot hold in microseconds: its producer should write milliseconds"
-            ) from None
+                f"A record of {self._partition} has a timestamp between {first} and {last} ms, which Spark cannot hold "
+                "in microseconds: its producer should write milliseconds"
+            )
+        return pa.Array.from_buffers(TYPES["timestamp"], len(times), [None, pa.py_buffer(times * 1000)], null_count=0)
+
+
+class _Repeated:
+    """A column that has the same value in every row: made once for many rows, and cut for fewer."""
+
+    def __init__(self, value: int | str) -> None:
+        self._value = value
+        self._array: pa.Array | None = None
+
+    def first(self, count: int) -> pa.Array:
+        if self._array is None or len(self._array) < count:
+            self._array = self._make(max(count, CHUNK_ROWS))
+        return self._array.slice(0, count)
+
+    def _make(self, count: int) -> pa.Array:
+        # Of buffers: `pyarrow.scalar` and `pyarrow.array` import pandas where it is installed.
+        if isinstance(self._value, int):
+            numbers = np.full(count, self._value, np.int32)
+            return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(numbers)], null_count=0)
+        text = self._value.encode()
+        offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * count)]
+        return pa.Array.from_buffers(pa.string(), count, buffers, null_count=0)
 
 
 def _numbers(buffer: Buffer | None, count: int) -> pa.Array:
@@ -170,7 +198,6 @@ def _headers(buffers: HeaderBuffers, count: int) -> pa.Array:
         fields=list(HEADER_TYPE),
     )
     offsets = pa.py_buffer(buffers.offsets)
-    lists = pa.Array.from_buffers(HEADERS_TYPE, count, [None, offsets], null_count=0, children=[pairs])
-    has_some = pc.greater(pc.list_value_length(lists), 0)
-    validity = has_some.buffers()[1]
+    has_some = np.diff(np.frombuffer(buffers.offsets, np.int32, count + 1)) > 0
+    validity = pa.py_buffer(np.packbits(has_some, bitorder="little"))
     return pa.Array.from_buffers(HEADERS_TYPE, count, [validity, offsets], children=[pairs])
