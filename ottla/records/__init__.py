@@ -39,7 +39,7 @@ from ottla.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompre
 from ottla.records.control import ControlType, EndTransactionMarker, control_batch, end_transaction_batch
 from ottla.records.crc import crc32c
 from ottla.records.decode import Scan
-from ottla.records.encode import assemble_batch, encode_attributes, encode_record
+from ottla.records.encode import assemble_batch, complete_batch, encode_attributes, encode_record
 from ottla.records.record import Header, Record, Row
 from ottla.records.rewrite import empty_batch, filter_batch, recompress
 from ottla.records.varint import to_int64
@@ -77,6 +77,7 @@ __all__ = [
     "encode_record",
     "append_record",
     "assemble_batch",
+    "complete_batch",
     "encode_attributes",
     "murmur2",
     "partition_of",

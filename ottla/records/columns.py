@@ -20,6 +20,7 @@ from ottla.records.varint import to_int64
 from ottla.types import Buffer
 
 INT32_MAX = 2**31 - 1
+HEAD_SIZE_MAX = 2**16
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
@@ -261,8 +262,11 @@ class RowEncoder:
         self._value = None if value is None else _BinaryReader(value, count)
         self._headers = None if headers is None else _HeaderReader(headers, count)
 
-    def encode(self, rows: Buffer | None, start: int, stop: int, size_max: int, /) -> Encoded:
+    def encode(self, rows: Buffer | None, start: int, stop: int, size_max: int, head_size: int = 0, /) -> Encoded:
         """A section of the rows from `start` on and before `stop`, as many as fit into `size_max` bytes.
+
+        In front of it are `head_size` bytes of zero, which `size_max` does not count: room for a batch's header, to be
+        written in place.
 
         `rows` are the numbers of rows, 32 bits each, in whose order they are written, `start` and `stop` places in it;
         None is all rows in their order. The first record is taken even if it alone is larger than `size_max`: who
@@ -271,7 +275,9 @@ class RowEncoder:
         order = range(self._count) if rows is None else _numbers(rows, "i", 0)
         if not 0 <= start < stop <= len(order):
             raise IndexError(f"[{start}, {stop}) is no range of {len(order)} rows")
-        section = bytearray()
+        if not 0 <= head_size <= HEAD_SIZE_MAX:
+            raise ValueError(f"{head_size} is no size of a head")
+        section = bytearray(head_size)
         base_timestamp = max_timestamp = 0
         for place in range(start, stop):
             row = order[place]
@@ -287,7 +293,7 @@ class RowEncoder:
                 None if self._value is None else self._value[row],
                 () if self._headers is None else self._headers[row],
             )
-            if section and len(section) + len(record) > size_max:
+            if place > start and len(section) - head_size + len(record) > size_max:
                 return section, place, base_timestamp, max_timestamp
             section += record
             max_timestamp = max(max_timestamp, timestamp)

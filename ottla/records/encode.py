@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ottla.records.batch import (
     CONTROL_BIT,
+    CRC_START,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -112,3 +113,34 @@ def assemble_batch(
     checksum = crc32c(payload, crc32c(covered))
     length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
     return b"".join((_FRONT.pack(base_offset, length, leader_epoch, MAGIC, checksum), covered, payload))
+
+
+def complete_batch(
+    batch: bytearray | memoryview,
+    *,
+    base_offset: int,
+    last_offset_delta: int,
+    leader_epoch: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> None:
+    """Write the header, with the checksum, into the room in front of the payload: `assemble_batch` without a copy."""
+    _COVERED.pack_into(
+        batch,
+        CRC_START,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    checksum = crc32c(memoryview(batch)[CRC_START:])
+    _FRONT.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch, MAGIC, checksum)

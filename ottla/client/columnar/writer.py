@@ -22,10 +22,11 @@ KNOWN = ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_
 
 
 class EncodedSection(NamedTuple):
-    """Records for one batch of one partition: `assemble_batch` or `compress` takes it from here."""
+    """Records for one batch of one partition, behind the room for its header that was asked for."""
 
     partition: int
     section: Buffer
+    """Writable, and nobody else's."""
     record_count: int
     base_timestamp: int
     max_timestamp: int
@@ -59,9 +60,10 @@ class ArrowRows:
         return self._count
 
     def sections(
-        self, partition_count: int, *, size_max: int, keyless: Sequence[int] | None = None
+        self, partition_count: int, *, size_max: int, keyless: Sequence[int] | None = None, head_size: int = 0
     ) -> Iterator[EncodedSection]:
-        """All rows as sections of at most `size_max` bytes, partition by partition, in the order of the rows.
+        """All rows as sections of at most `size_max` bytes, partition by partition, in the order of the rows; each has
+        `head_size` bytes more in front of it.
 
         A row goes to the partition that it names, else where its key belongs, as any Kafka producer has it; rows
         without either are dealt out to the partitions `keyless` in equal runs, by default to all of them. A section
@@ -74,7 +76,8 @@ class ArrowRows:
         start = 0
         for partition, end in enumerate(ends):
             while start < end:
-                section, stop, base_timestamp, max_timestamp = self._encoder.encode(rows, start, end, size_max)
+                encoded = self._encoder.encode(rows, start, end, size_max, head_size)
+                section, stop, base_timestamp, max_timestamp = encoded
                 yield EncodedSection(partition, section, stop - start, base_timestamp, max_timestamp)
                 start = stop
 

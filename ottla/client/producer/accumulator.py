@@ -267,13 +267,12 @@ class Accumulator:
     def append_section(
         self, queue: PartitionQueue, encoded: EncodedSection, granted: Waiting | None = None
     ) -> ProducerBatch:
-        """Put a section of encoded records behind those of the partition, as a batch of its own; `BufferFull` where
-        there is no memory for it."""
+        """Put encoded records, with room for a header in front, behind those of the partition, as a batch of their own;
+        `BufferFull` where there is no memory for it."""
         with self.mutex:
             if self.refusal is not None:
                 raise self.refusal.with_traceback(None)
-            section = encoded.section
-            needed = HEADER_SIZE + len(section)
+            needed = len(encoded.section)
             self.check_size(needed)
             if granted is not None and granted.granted_bytes >= needed:
                 granted.granted_bytes -= needed
@@ -289,9 +288,7 @@ class Accumulator:
                 base_timestamp=encoded.base_timestamp,
                 created_ms=self._monotonic_ms(),
             )
-            batch.section = section if isinstance(section, bytearray) else bytearray(section)
-            batch.count = encoded.record_count
-            batch.max_timestamp = encoded.max_timestamp
+            batch.set_whole(encoded.section, encoded.record_count, encoded.max_timestamp)
             queue.topic.used_ms = batch.created_ms
             self.add(queue, batch, is_open=False)
             return batch

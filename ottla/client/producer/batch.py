@@ -29,11 +29,12 @@ from ottla.records import (
     append_record,
     assemble_batch,
     batches,
+    complete_batch,
     compress,
     increment_sequence,
     to_int64,
 )
-from ottla.types import TopicPartition
+from ottla.types import Buffer, TopicPartition
 from ottla.world import Promise
 from ottla.world.locks import Mutex, Parked
 
@@ -70,6 +71,7 @@ class ProducerBatch:
         "_splits",
         "_then",
         "_waiting",
+        "_whole",
         "attempts",
         "attempts_when_leader_changed",
         "base_sequence",
@@ -139,8 +141,10 @@ class ProducerBatch:
         """Its size in terms of what it was before compression."""
         self.record_size = 0
         """What a record takes before compression, on average."""
-        self._payload: bytes | bytearray | None = None
-        self._assembled: bytes | None = None
+        self._payload: Buffer | None = None
+        self._whole: Buffer | None = None
+        """The payload with room for a header in front, as long as nothing was written there."""
+        self._assembled: Buffer | None = None
         self.is_done = False
         self._fate: Fate = (NO_OFFSET, None, NO_TIMESTAMP)
         self._record_errors: Mapping[int, KafkaError] = {}
@@ -160,16 +164,24 @@ class ProducerBatch:
         """Tell `call` of the record. Under the lock, right after the record was appended."""
         self._callbacks.append((delivery, call))
 
+    def set_whole(self, whole: Buffer, count: int, max_timestamp: int) -> None:
+        """Be these records, encoded already, behind the room for a header; they are the batch's own."""
+        self._whole = whole
+        self.count = count
+        self.max_timestamp = max_timestamp
+
     def seal(self, codec: Codec, level: int | None) -> None:
         """Take no more records and compress those that are there."""
         assert self._payload is None, "a batch is sealed once"
-        size = len(self.section)
+        section = self.section if self._whole is None else memoryview(self._whole)[HEADER_SIZE:]
+        size = len(section)
         self.record_size = size // self.count
         if codec is Codec.NONE:
-            self._payload = self.section
+            self._payload = section
             return
         self.codec = codec
-        self._payload = compress(codec, self.section, level)
+        self._payload = compress(codec, section, level)
+        self._whole = None
         self.section = bytearray()
         self.ratio = len(self._payload) / size
 
@@ -180,7 +192,9 @@ class ProducerBatch:
     @property
     def size(self) -> int:
         """In bytes, as it is sent: before it is sealed, as large as it would be without compression."""
-        return HEADER_SIZE + len(self.section if self._payload is None else self._payload)
+        if self._payload is not None:
+            return HEADER_SIZE + len(self._payload)
+        return HEADER_SIZE + len(self.section) if self._whole is None else len(self._whole)
 
     # Sending
 
@@ -207,23 +221,29 @@ class ProducerBatch:
         self.set_producer(producer_id, producer_epoch, base_sequence, is_transactional=self.is_transactional)
         self.has_been_reset = True
 
-    def records(self) -> bytes:
-        """The whole batch, as it is sent."""
+    def records(self) -> Buffer:
+        """The whole batch, as it is sent. It does not change: who is sent it may hold it for as long as it takes."""
         assert self._payload is not None, "only a sealed batch is sent"
         if self._assembled is None:
-            self._assembled = assemble_batch(
-                self._payload,
-                base_offset=0,
-                last_offset_delta=self.count - 1,
-                leader_epoch=NO_PARTITION_LEADER_EPOCH,
-                attributes=self.codec | (TRANSACTIONAL_BIT if self.is_transactional else 0),
-                base_timestamp=self.base_timestamp,
-                max_timestamp=self.max_timestamp,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                base_sequence=self.base_sequence,
-                record_count=self.count,
-            )
+            fields = {
+                "base_offset": 0,
+                "last_offset_delta": self.count - 1,
+                "leader_epoch": NO_PARTITION_LEADER_EPOCH,
+                "attributes": self.codec | (TRANSACTIONAL_BIT if self.is_transactional else 0),
+                "base_timestamp": self.base_timestamp,
+                "max_timestamp": self.max_timestamp,
+                "producer_id": self.producer_id,
+                "producer_epoch": self.producer_epoch,
+                "base_sequence": self.base_sequence,
+                "record_count": self.count,
+            }
+            whole, self._whole = self._whole, None
+            if whole is None:
+                self._assembled = assemble_batch(self._payload, **fields)
+            else:
+                assert not isinstance(whole, bytes), "it came to be written to"
+                complete_batch(whole, **fields)
+                self._assembled = whole
         return self._assembled
 
     def note_leader(self, leader_epoch: int) -> None:
@@ -291,7 +311,7 @@ class ProducerBatch:
         self._callbacks = []
         self._splits = parts
         self._split_starts = starts
-        self._assembled = self._payload = None
+        self._assembled = self._payload = self._whole = None
 
     def _on_part_done(self) -> None:
         if all(part.is_done for part in self._splits):
@@ -317,7 +337,7 @@ class ProducerBatch:
             waiting, self._waiting = self._waiting, []
         # Whoever keeps a Delivery must not keep the records.
         self._payload = b""
-        self._assembled = None
+        self._assembled = self._whole = None
         self.section = bytearray()
         callbacks, self._callbacks = self._callbacks, []
         for delivery, call in callbacks:

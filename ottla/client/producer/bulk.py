@@ -107,11 +107,12 @@ class BulkDelivery:
 def sections(
     rows: pa.RecordBatch | pa.Table, queues: TopicQueues, cluster: Cluster, *, size_max: int, now_ms: int
 ) -> Iterator[EncodedSection]:
-    """The rows, encoded, partition by partition; rows without a key or a partition go to those that have a leader."""
+    """The rows as batches that lack only their headers, partition by partition. Rows without a key or a partition go to
+    the partitions that have a leader."""
     from ottla.client.columnar import ArrowRows
 
     keyless = available_partitions(cluster, queues.name) or range(queues.partition_count)
     for batch in rows.to_batches() if hasattr(rows, "to_batches") else (rows,):
         yield from ArrowRows(batch, now_ms=now_ms).sections(
-            queues.partition_count, size_max=size_max - HEADER_SIZE, keyless=keyless
+            queues.partition_count, size_max=size_max - HEADER_SIZE, keyless=keyless, head_size=HEADER_SIZE
         )

@@ -317,8 +317,12 @@ encoder_put_row(const RowEncoder *encoder, int64_t row, Writing *writing)
     return 1;
 }
 
+/* Room for a whole section is taken at once up to this size; larger ones grow. */
+#define SECTION_ROOM_MAX (1 << 20)
+#define HEAD_SIZE_MAX (1 << 16)
+
 PyDoc_STRVAR(encoder_encode_doc,
-"encode(rows, start, stop, size_max, /)\n--\n\n"
+"encode(rows, start, stop, size_max, head_size, /)\n--\n\n"
 "A section of the rows from `start` on, as many as fit: (section, next, base_timestamp, max_timestamp).");
 
 static PyObject *
@@ -326,12 +330,19 @@ encoder_encode(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
 {
     const RowEncoder *encoder = (RowEncoder *)self;
     State *state = PyType_GetModuleState(Py_TYPE(self));
-    int64_t start, stop, size_max;
-    if (arg_count != 4) {
-        return PyErr_Format(PyExc_TypeError, "encode takes 4 arguments, not %zd", arg_count);
+    int64_t start, stop, size_max, head_size = 0;
+    if (arg_count != 4 && arg_count != 5) {
+        return PyErr_Format(PyExc_TypeError, "encode takes 4 or 5 arguments, not %zd", arg_count);
     }
-    if (get_int64(args[1], &start) < 0 || get_int64(args[2], &stop) < 0 || get_int64(args[3], &size_max) < 0) {
+    if (get_int64(args[1], &start) < 0 || get_int64(args[2], &stop) < 0 || get_int64(args[3], &size_max) < 0 ||
+        (arg_count == 5 && get_int64(args[4], &head_size) < 0)) {
         return NULL;
+    }
+    if (head_size < 0 || head_size > HEAD_SIZE_MAX) {
+        return PyErr_Format(PyExc_ValueError, "%lld is no size of a head", (long long)head_size);
+    }
+    if (size_max < 0 || size_max > INT32_MAX) {
+        size_max = size_max < 0 ? 0 : INT32_MAX;
     }
     Py_buffer rows = {.obj = NULL};
     if (args[0] != Py_None && PyObject_GetBuffer(args[0], &rows, PyBUF_SIMPLE) < 0) {
@@ -343,12 +354,17 @@ encoder_encode(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
         return PyErr_Format(PyExc_IndexError, "[%lld, %lld) is no range of %lld rows", (long long)start,
                             (long long)stop, (long long)row_count);
     }
-    Writing writing = {.size_max = size_max < 0 ? 0 : (size_t)size_max};
+    Writing writing = {.size_max = (size_t)(size_max + head_size)};
     int result = 1;
-    Py_BEGIN_ALLOW_THREADS
-    /* Most batches are filled and small, and are then allocated once. */
-    if (heap_reserve(&writing.heap, writing.size_max < 65536 ? writing.size_max : 65536, NULL) < 0) {
+    /* Most sections are filled, and are then allocated once. */
+    if (heap_reserve(&writing.heap, (size_t)head_size + (size_t)(size_max < SECTION_ROOM_MAX ? size_max : SECTION_ROOM_MAX),
+                     &state->spares) < 0) {
         result = write_failed(&writing, OUT_OF_MEMORY, 0);
+    }
+    Py_BEGIN_ALLOW_THREADS
+    if (result > 0 && head_size > 0) {
+        memset(writing.heap.data, 0, (size_t)head_size);
+        writing.heap.size = (size_t)head_size;
     }
     while (result > 0 && start < stop) {
         int32_t row = (int32_t)start;
@@ -360,7 +376,7 @@ encoder_encode(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
     }
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&rows);
-    PyObject *section = result < 0 ? raise_fault(state, &writing.fault) : heap_release(state, &writing.heap);
+    PyObject *section = result < 0 ? raise_fault(state, &writing.fault) : heap_release_writable(state, &writing.heap);
     heap_free(&writing.heap);
     if (section == NULL) {
         return NULL;

@@ -166,8 +166,8 @@ view_of(const State *state, uint8_t *data, Py_ssize_t size, size_t capacity, int
     return view;
 }
 
-PyObject *
-heap_release(State *state, Heap *heap)
+static PyObject *
+release(State *state, Heap *heap, int is_readonly)
 {
     if (heap->data == NULL || heap->capacity / 2 > heap->size) {
         /* A block that is mostly empty is better used by another. A smaller one may not be had: then it has to do. */
@@ -182,11 +182,23 @@ heap_release(State *state, Heap *heap)
             heap->capacity = size;
         }
     }
-    PyObject *view = view_of(state, heap->data, (Py_ssize_t)heap->size, heap->capacity, 1);
+    PyObject *view = view_of(state, heap->data, (Py_ssize_t)heap->size, heap->capacity, is_readonly);
     if (view != NULL) {
         *heap = (Heap){NULL, 0, 0};
     }
     return view;
+}
+
+PyObject *
+heap_release(State *state, Heap *heap)
+{
+    return release(state, heap, 1);
+}
+
+PyObject *
+heap_release_writable(State *state, Heap *heap)
+{
+    return release(state, heap, 0);
 }
 
 PyDoc_STRVAR(take_memory_doc,

@@ -63,8 +63,10 @@ typedef struct {
 /* Set the exception that a fault is. Always NULL. */
 PyObject *raise_fault(const State *state, const Fault *fault);
 
-/* A view of what the heap holds; the heap is empty afterwards. NULL with an exception, and the heap as it was. */
+/* A view of what the heap holds, to be read or to be written; the heap is empty afterwards. NULL with an exception, and
+ * the heap as it was. */
 PyObject *heap_release(State *state, Heap *heap);
+PyObject *heap_release_writable(State *state, Heap *heap);
 
 /* --- the parts --- */
 

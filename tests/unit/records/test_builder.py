@@ -12,7 +12,9 @@ from ottla.records import (
     Record,
     RecordBatchBuilder,
     TimestampType,
+    assemble_batch,
     build_batch,
+    complete_batch,
     compress,
 )
 from tests.unit.records.samples import ROWS, only, row_lists
@@ -154,3 +156,24 @@ def test_a_producer_that_is_not_whole_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="needs a sequence"):
         build_batch(ROWS, producer_id=1, producer_epoch=0)
     assert only(build_batch(ROWS, producer_id=1, producer_epoch=0, is_control=True)).base_sequence == -1
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.label)
+def test_a_header_written_in_place_is_the_one_of_an_assembled_batch(codec: Codec) -> None:
+    payload = compress(codec, bytes(range(256)) * 3)
+    fields = {
+        "base_offset": 7,
+        "last_offset_delta": 2,
+        "leader_epoch": -1,
+        "attributes": int(codec),
+        "base_timestamp": 1_700_000_000_000,
+        "max_timestamp": 1_700_000_000_005,
+        "producer_id": 2**40,
+        "producer_epoch": 3,
+        "base_sequence": 11,
+        "record_count": 3,
+    }
+    whole = memoryview(bytearray(b"x" * HEADER_SIZE + payload))
+    complete_batch(whole, **fields)
+    assert bytes(whole) == assemble_batch(payload, **fields)
+    only(bytes(whole)).ensure_valid()

@@ -406,6 +406,29 @@ def test_columns_may_be_missing_and_one_timestamp_may_stand_for_all(build: Any) 
     assert (base, largest) == (1234, 1234)
 
 
+@settings(max_examples=30, deadline=None)
+@given(row_lists(), st.integers(0, 70), st.integers(0, 400))
+def test_room_for_a_header_is_left_in_front_and_may_be_written(
+    build: Any, rows: list[Row], head_size: int, size_max: int
+) -> None:
+    encode = encoder(build, rows).encode
+    start = 0
+    while start < len(rows):
+        bare, *told = encode(None, start, len(rows), size_max)
+        section, *again = encode(None, start, len(rows), size_max, head_size)
+        assert bytes(section) == bytes(head_size) + bytes(bare)
+        assert again == told
+        memoryview(section)[:head_size] = b"x" * head_size
+        assert bytes(section) == b"x" * head_size + bytes(bare)
+        start = told[0]
+
+
+@pytest.mark.parametrize("head_size", [-1, 2**16 + 1])
+def test_a_head_that_no_batch_has_is_refused(build: Any, head_size: int) -> None:
+    with pytest.raises(ValueError, match="is no size of a head"):
+        build.RowEncoder(3, 0, None, None, None).encode(None, 0, 3, 1000, head_size)
+
+
 def test_a_null_list_has_no_headers_whatever_its_offsets_say(build: Any) -> None:
     _, _, offsets, names, values, count = header_view([(("a", b"x"),), (("b", b"y"),)])
     section, _, _, _ = build.RowEncoder(2, 0, None, None, (b"\x02", 0, offsets, names, values, count)).encode(
