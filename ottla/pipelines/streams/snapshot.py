@@ -15,59 +15,26 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams.stores.copies import Changelog, Segment, copy_changelog, write_changelogs
 from ottla.pipelines.streams.stores.scale import last_batch
+from ottla.pipelines.streams.stores.shelf import Shelf, StoredFile, sync_directory, sync_tree, write_beside
 
 log = logging.getLogger(__name__)
 
 TRIES = 5
 """How often a copy begins anew because the running query removed a file under it."""
-CHUNK_BYTES = 1024 * 1024
 _VERSIONED = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|zip|changelog)(?:\.crc)?")
 _NUMBERED = re.compile(r"\.?(\d+)(?:\.crc)?")
 _NAME = re.compile(r"[\w.-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of a checkpoint: where it was, and what it is."""
-
-    path: str
-    size: int
-    sha256: str
-    modified_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Records of a changelog from offsets to offsets, by partition."""
-
-    start: dict[str, int]
-    end: dict[str, int]
-    records: int
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Changelog:
-    """A changelog as it was: the topic's shape, and its committed records."""
-
-    topic: str
-    topic_id: str
-    partitions: int
-    settings: dict[str, str]
-    segments: list[Segment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +77,7 @@ def take(
     size and time of change is not even read; a `full` one reads everything, and mends what was damaged in the
     directory. `settings` are those of a client.
     """
-    checkpoint, shelf = Path(checkpoint), _Shelf(Path(directory), trusting=not full)
+    checkpoint, shelf = Path(checkpoint), Shelf(Path(directory), trusting=not full)
     if changelogs and bootstrap is None:
         raise PipelineError("To take changelogs, say where they are: bootstrap=...")
     before = _latest(shelf.directory)
@@ -119,7 +86,7 @@ def take(
     # After the checkpoint, so that a changelog is never behind the state it tells of.
     earlier = {one.topic: one for one in before.changelogs} if before is not None and not full else {}
     client = {"bootstrap.servers": bootstrap, **settings}
-    logs = [_changelog(client, topic, shelf, earlier.get(topic)) for topic in changelogs]
+    logs = [copy_changelog(client, topic, shelf, earlier.get(topic)) for topic in changelogs]
     now_ms = time.time_ns() // 1_000_000
     taken = Snapshot(name or _free_name(shelf.directory, now_ms), now_ms, queries, files, logs, shelf.new_bytes)
     _write_manifest(shelf.directory, taken)
@@ -134,7 +101,7 @@ def list_snapshots(directory: Path | str) -> list[Snapshot]:
 
 def verify(directory: Path | str, name: str | None = None) -> list[str]:
     """What is wrong with a snapshot, the latest unless named: files that are missing or damaged. Empty: nothing."""
-    shelf = _Shelf(Path(directory), trusting=False)
+    shelf = Shelf(Path(directory), trusting=False)
     snapshot = _chosen(shelf.directory, name)
     wrong = [f"{file.path}: {reason}" for file in snapshot.files if (reason := shelf.fault(file.sha256, file.size))]
     return wrong + [
@@ -162,7 +129,7 @@ def restore(
     written again; `ahead="ignore"` asks nobody, for queries that write elsewhere. `transactional_ids` has the names of
     sinks, by query path, that were given one of their own.
     """
-    checkpoint, shelf = Path(checkpoint), _Shelf(Path(directory), trusting=False)
+    checkpoint, shelf = Path(checkpoint), Shelf(Path(directory), trusting=False)
     snapshot = _chosen(shelf.directory, name)
     if checkpoint.exists() and any(checkpoint.iterdir()):
         raise PipelineError(f"{checkpoint} is not empty: move it away first, or restore to another place")
@@ -182,19 +149,31 @@ def restore(
         shelf.give(file, beside / file.path)
     if ahead == "again":
         _forget_batches(client, sinks)
-    _sync_tree(beside)
+    sync_tree(beside)
     if checkpoint.exists():
         checkpoint.rmdir()
     beside.rename(checkpoint)
-    _sync_directory(checkpoint.parent)
+    sync_directory(checkpoint.parent)
     return snapshot
+
+
+def restore_changelogs(
+    directory: Path | str, bootstrap: str, *, name: str | None = None, **settings: Any
+) -> dict[str, int]:
+    """Write a snapshot's changelogs to topics that are not there or empty; the number of records by topic.
+
+    Each topic's records become visible together, in the partitions and in the order they had.
+    """
+    shelf = Shelf(Path(directory), trusting=False)
+    snapshot = _chosen(shelf.directory, name)
+    return write_changelogs({"bootstrap.servers": bootstrap, **settings}, snapshot.changelogs, shelf)
 
 
 def prune(directory: Path | str, *, keep: int) -> int:
     """Delete all but the latest `keep` snapshots, and the files that only they had; how many bytes that freed."""
     if keep < 1:
         raise PipelineError("keep at least one snapshot; to be rid of all, delete the directory")
-    shelf = _Shelf(Path(directory), trusting=True)
+    shelf = Shelf(Path(directory), trusting=True)
     snapshots = list_snapshots(directory)
     # The lists first: killed in between, there are files too many and never one too few.
     for old in snapshots[:-keep]:
@@ -207,7 +186,7 @@ def prune(directory: Path | str, *, keep: int) -> int:
 # --- the checkpoint
 
 
-def _copied(checkpoint: Path, shelf: _Shelf, known: Mapping[str, StoredFile]) -> tuple[list[Query], list[StoredFile]]:
+def _copied(checkpoint: Path, shelf: Shelf, known: Mapping[str, StoredFile]) -> tuple[list[Query], list[StoredFile]]:
     """The checkpoint as it was after a batch; begun anew when the running query cleans up under the copy."""
     for _ in range(TRIES):
         queries = _queries(checkpoint)
@@ -303,161 +282,7 @@ def _forget_batches(client: Mapping[str, Any], sinks: Iterable[str]) -> None:
                 raise PipelineError(f"The sink {group} could not be made to forget its batches: {outcome.error}")
 
 
-# --- changelogs
-
-
-def _changelog(client: Mapping[str, Any], topic: str, shelf: _Shelf, earlier: Changelog | None) -> Changelog:
-    """A changelog's committed records: those since an earlier snapshot of the same topic, or all."""
-    import pyarrow as pa
-
-    from ottla.client import Admin, ConfigResource, Consumer
-    from ottla.types import TopicPartition
-
-    with Admin(client) as admin:
-        described = admin.describe_topics([topic])[topic].result()
-        resource = ConfigResource.topic(topic)
-        config = admin.describe_configs([resource], names=["cleanup.policy", "retention.ms"])[resource].result()
-    settings = {one: config[one].value or "" for one in ("cleanup.policy", "retention.ms")}
-    count = len(described.partitions)
-    segments: list[Segment] = []
-    if earlier is not None and (earlier.topic_id, earlier.partitions) == (str(described.topic_id), count):
-        segments = list(earlier.segments)
-    with Consumer[Any, Any]({**client, "isolation.level": "read_committed"}) as consumer:
-        partitions = [TopicPartition(topic, number) for number in range(count)]
-        first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-        done = segments[-1].end if segments else {}
-        start = {one.partition: max(first[one], done.get(str(one.partition), 0)) for one in partitions}
-        end = {one.partition: max(last[one], start[one.partition]) for one in partitions}
-        if start != end or not segments:
-            columns = ["partition", "timestamp", "key", "value"]
-            table = consumer.topic(topic).read(start, end, columns=columns)
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table)
-            data = sink.getvalue().to_pybytes()
-            texts = [{str(number): offset for number, offset in side.items()} for side in (start, end)]
-            segments.append(Segment(texts[0], texts[1], table.num_rows, len(data), shelf.put(data)))
-    return Changelog(topic, str(described.topic_id), count, settings, segments)
-
-
-def restore_changelogs(
-    directory: Path | str, bootstrap: str, *, name: str | None = None, **settings: Any
-) -> dict[str, int]:
-    """Write a snapshot's changelogs to topics that are not there or empty; the number of records by topic.
-
-    Each topic's records become visible together, in the partitions and in the order they had.
-    """
-    import pyarrow as pa
-
-    from ottla.client import Producer
-
-    shelf = _Shelf(Path(directory), trusting=False)
-    snapshot = _chosen(shelf.directory, name)
-    client = {"bootstrap.servers": bootstrap, **settings}
-    tables = {
-        one.topic: [pa.ipc.open_file(shelf.get(part.sha256, part.size)).read_all() for part in one.segments]
-        for one in snapshot.changelogs
-    }
-    _make_topics(client, snapshot.changelogs)
-    with Producer({**client, "transactional.id": f"ottla-restore-{uuid.uuid4()}", "transaction.timeout.ms": 600_000}) as producer:  # fmt: skip  # noqa: E501
-        producer.init_transactions()
-        for topic, parts in tables.items():
-            producer.begin_transaction()
-            for part in parts:
-                for batch in part.to_batches():
-                    producer.send_arrow(topic, batch).result()
-            producer.commit_transaction()
-    return {topic: sum(part.num_rows for part in parts) for topic, parts in tables.items()}
-
-
-def _make_topics(client: Mapping[str, Any], changelogs: Iterable[Changelog]) -> None:
-    from ottla.client import Admin, NewTopic, OffsetSpec
-    from ottla.types import TopicPartition
-
-    with Admin(client) as admin:
-        there = admin.list_topics(include_internal=True)
-        for one in changelogs:
-            if one.topic not in there:
-                admin.create_topics([NewTopic(one.topic, one.partitions, configs=one.settings)]).all()
-                continue
-            count = len(admin.describe_topics([one.topic])[one.topic].result().partitions)
-            ends = admin.list_offsets({TopicPartition(one.topic, n): OffsetSpec.latest() for n in range(count)}).all()
-            if count != one.partitions or any(found.offset for found in ends.values()):
-                raise PipelineError(
-                    f"Topic {one.topic} has records, or not {one.partitions} partitions: delete it first, and it is "
-                    f"made again"
-                )
-
-
 # --- the directory
-
-
-class _Shelf:
-    """The files of all snapshots, by their sums."""
-
-    def __init__(self, directory: Path, *, trusting: bool) -> None:
-        self.directory = directory
-        self.new_bytes = 0
-        self._trusting = trusting
-
-    def take(self, root: Path, path: Path, known: Mapping[str, StoredFile]) -> StoredFile:
-        """Copy a file in, unless it is here."""
-        relative = path.relative_to(root).as_posix()
-        status = path.stat()
-        before = known.get(relative)
-        if before is not None and (before.size, before.modified_ns) == (status.st_size, status.st_mtime_ns):
-            return before
-        data = path.read_bytes()
-        return StoredFile(relative, len(data), self.put(data), status.st_mtime_ns)
-
-    def put(self, data: bytes) -> str:
-        """Keep bytes; their sum."""
-        digest = hashlib.sha256(data).hexdigest()
-        place = self._place(digest)
-        is_kept = place.exists() if self._trusting else not self.fault(digest, len(data))
-        if not is_kept:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            _write_beside(place, lambda file: file.write(data))
-            self.new_bytes += len(data)
-        return digest
-
-    def get(self, digest: str, size: int) -> bytes:
-        """Bytes by their sum, compared with it."""
-        reason = self.fault(digest, size)
-        if reason:
-            raise PipelineError(f"The snapshot cannot be restored: {self._place(digest)} is {reason}")
-        return self._place(digest).read_bytes()
-
-    def give(self, file: StoredFile, target: Path) -> None:
-        """Copy a file out, compared with its sum."""
-        data = self.get(file.sha256, file.size)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-
-    def fault(self, digest: str, size: int) -> str:
-        """Why a file cannot be used; empty when it can."""
-        place = self._place(digest)
-        if not place.exists():
-            return "missing"
-        if place.stat().st_size != size or _digest(place) != digest:
-            return "damaged"
-        return ""
-
-    def delete_others(self, wanted: set[str]) -> int:
-        freed = 0
-        for path in self.directory.glob("files/*/*"):
-            if path.name not in wanted:
-                freed += path.stat().st_size
-                path.unlink()
-        return freed
-
-    def _place(self, digest: str) -> Path:
-        return self.directory / "files" / digest[:2] / digest
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _manifest_path(directory: Path, name: str) -> Path:
@@ -482,7 +307,7 @@ def _write_manifest(directory: Path, snapshot: Snapshot) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     body = json.dumps(asdict(snapshot), indent=1)
     sealed = json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest(), "snapshot": body})
-    _write_beside(path, lambda file: file.write(sealed.encode()))
+    write_beside(path, sealed.encode())
 
 
 def _read_manifest(path: Path) -> Snapshot:
@@ -518,36 +343,3 @@ def _chosen(directory: Path, name: str | None) -> Snapshot:
     if found is None:
         raise PipelineError(f"There is no snapshot in {directory}")
     return found
-
-
-def _write_beside(path: Path, write: Callable[[Any], object]) -> None:
-    """Write a file under another name, make it durable, then give it its own."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with beside.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    _sync_directory(path.parent)
-
-
-def _sync_tree(root: Path) -> None:
-    for path in root.rglob("*"):
-        if path.is_dir():
-            _sync_directory(path)
-        else:
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-    _sync_directory(root)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ottla.pipelines.errors import PipelineError
-from ottla.pipelines.streams import snapshot as snapshot_module
 from ottla.pipelines.streams.snapshot import list_snapshots, prune, restore, take, verify
 from ottla.pipelines.streams.stores.scale import SETTING, check_scale, rescale, state_partitions
+from ottla.pipelines.streams.stores.shelf import Shelf
 
 
 def write(path: Path, text: str) -> None:
@@ -237,6 +237,6 @@ def test_retries_have_a_bound(checkpoint: Path, tmp_path: Path, monkeypatch: pyt
     def gone(*_: object) -> None:
         raise FileNotFoundError(2, "gone", "1.zip")
 
-    monkeypatch.setattr(snapshot_module._Shelf, "take", gone)
+    monkeypatch.setattr(Shelf, "take", gone)
     with pytest.raises(PipelineError, match="changed under each of 5 copies"):
         take(checkpoint, tmp_path / "kept")
