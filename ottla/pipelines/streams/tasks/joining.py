@@ -28,6 +28,8 @@ class WindowedJoin:
     def process(self, task: Task, record: Record) -> None:
         """Joins a record with the other side's, then remembers it."""
         stream_time = task.advance(record.timestamp)
+        if record.timestamp == stream_time:
+            task.mark()
         outer = self.kind == "outer" or (self.kind == "left" and record.side == LEFT)
         if record.key is None or record.value is None:
             if record.key is None and record.value is not None and outer:
@@ -52,12 +54,12 @@ class WindowedJoin:
         closing = Closing(task)
         if not closing.is_due(task.stream_time - 1):
             return
-        done: list[tuple[int, str, int, str]] = []
         for key, key_state in task.states():
             for side in (LEFT, RIGHT):
                 for text, values in list(key_state.get(ALONE[side], {}).items()):
                     if int(text) + self._waits(side) < task.stream_time:
-                        done += [(int(text), key, side, value) for value in values]
+                        for value in values:
+                            self._alone(task, key, side, value, int(text))
                         del key_state[ALONE[side]][text]
                     else:
                         closing.opened(int(text) + self._waits(side))
@@ -67,8 +69,6 @@ class WindowedJoin:
                     else:
                         closing.opened(int(text) + self._retention())
             task.keep(key, {name: times for name, times in key_state.items() if times})
-        for time, key, side, value in sorted(done):
-            self._emit(task, key, side, value, None, time)
 
     def _partners(self, task: Task, key_state: dict[str, Any], record: Record) -> list[tuple[int, str]]:
         other = SEEN[1 - record.side]
@@ -85,7 +85,7 @@ class WindowedJoin:
         values = key_state.get(ALONE[side], {}).pop(str(time), [])
         if time + self._waits(side) < stream_time:
             for value in values:
-                self._emit(task, record.key, side, value, None, time)
+                self._alone(task, record.key, side, value, time)
 
     def _remember(self, task: Task, key_state: dict[str, Any], record: Record) -> None:
         side = SEEN[record.side]
@@ -93,6 +93,10 @@ class WindowedJoin:
         if record.timestamp > task.meta[side] - self._retention():
             key_state.setdefault(side, {}).setdefault(str(record.timestamp), []).append(record.value)
             Closing(task).opened(record.timestamp + self._waits(record.side))
+
+    def _alone(self, task: Task, key: str | None, side: int, value: str, time: int) -> None:
+        left, right = (value, None) if side == LEFT else (None, value)
+        task.emit_closed(time + self._waits(side), Output(RESULT, key, left, right, time))
 
     @staticmethod
     def _emit(task: Task, key: str | None, side: int, value: str | None, other: str | None, timestamp: int) -> None:

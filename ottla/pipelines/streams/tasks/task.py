@@ -6,6 +6,7 @@ is a dictionary a key, kept by a `Shelf`; a task reads and writes each key once 
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ class Task:
     meta: dict[str, Any] = field(default_factory=dict)
     outputs: list[Output] = field(default_factory=list)
     updates: dict[tuple[str, int | None, int | None], Output] = field(default_factory=dict)
+    _advances: list[tuple[int, int]] = field(default_factory=list)
+    _closed: list[tuple[int, int, Output]] = field(default_factory=list)
     _open: dict[str, dict[str, Any] | None] = field(default_factory=dict)
 
     @classmethod
@@ -99,6 +102,16 @@ class Task:
         """Gives out a record."""
         self.outputs.append(output)
 
+    def mark(self) -> None:
+        """Stream time has come here: what closes by it belongs before what is emitted from now on."""
+        self._advances.append((self.stream_time, len(self.outputs)))
+
+    def emit_closed(self, closes: int, output: Output) -> None:
+        """Gives out what closed when stream time passed `closes`, at the place of the record that moved it there."""
+        index = bisect.bisect_right(self._advances, closes, key=lambda advance: advance[0])
+        place = self._advances[index][1] if index < len(self._advances) else len(self.outputs)
+        self._closed.append((place, closes, output))
+
     def update(self, key: str, start: int | None, end: int | None, output: Output) -> None:
         """Gives out a row's change: of several in one batch, the last one, at the last one's place."""
         self.updates.pop((key, start, end), None)
@@ -112,7 +125,16 @@ class Task:
             else:
                 self.shelf.delete(key)
         self.shelf.put(META, json.dumps(self.meta, separators=(",", ":")))
-        return [*self.outputs, *self.updates.values()]
+        return [*self._in_order(), *self.updates.values()]
+
+    def _in_order(self) -> Iterator[Output]:
+        """What was emitted, with what closed before it in front of it."""
+        start = 0
+        for place, _, output in sorted(self._closed, key=lambda closed: (closed[0], closed[1], closed[2].key or "")):
+            yield from self.outputs[start:place]
+            yield output
+            start = place
+        yield from self.outputs[start:]
 
 
 class Operator(Protocol):

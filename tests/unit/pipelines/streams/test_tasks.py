@@ -1,0 +1,258 @@
+"""Tasks, record by record, without Spark: windows, sessions, joins, and how batches do not matter."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.pipelines.streams import aggregates, python
+from ottla.pipelines.streams.graph import Aggregation
+from ottla.pipelines.streams.tasks.aggregating import KeyAggregate
+from ottla.pipelines.streams.tasks.foreign_keys import ANSWER, SUBSCRIBE, UNSUBSCRIBE, Matching, Subscribing
+from ottla.pipelines.streams.tasks.gathering import Gathering
+from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
+from ottla.pipelines.streams.tasks.sessions import SessionAggregate
+from ottla.pipelines.streams.tasks.sliding import SlidingAggregate
+from ottla.pipelines.streams.tasks.task import LATE, RESULT, Operator, Output, Record, run
+from ottla.pipelines.streams.tasks.windowing import WindowAggregate
+from ottla.pipelines.streams.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
+
+COUNT = Gathering(Aggregation(((None, aggregates.count()),)))
+Rows = dict[tuple[str, int | None, int | None], object]
+
+
+class Shelf(dict[str, str]):
+    """State as Spark's map keeps it, in a dictionary."""
+
+    def put(self, key: str, value: str) -> None:
+        self[key] = value
+
+    def delete(self, key: str) -> None:
+        self.pop(key, None)
+
+    def items(self) -> Iterator[tuple[str, str]]:  # type: ignore[override]
+        return iter(list(super().items()))
+
+
+def record(key: str, timestamp: int, value: object = 1, side: int = 0) -> Record:
+    text = None if value is None else json.dumps({"value": value})
+    return Record(side, json.dumps({"key": key}), text, timestamp, extra=text)
+
+
+def rows(outputs: list[Output]) -> Rows:
+    """The last value of each row."""
+    found: Rows = {}
+    for one in outputs:
+        if one.kind == RESULT:
+            assert one.key is not None
+            value = None if one.value is None else json.loads(one.value)["value"]
+            found[json.loads(one.key)["key"], one.start, one.end] = value
+    return found
+
+
+def late(outputs: list[Output]) -> list[int]:
+    return [one.timestamp for one in outputs if one.kind == LATE]
+
+
+def in_batches(operator: Operator, records: list[Record], cuts: list[int]) -> list[Output]:
+    shelf, outputs = Shelf(), []
+    for start, end in itertools.pairwise([0, *cuts, len(records)]):
+        outputs += run(operator, shelf, records[start:end])
+    return outputs
+
+
+def test_a_window_takes_records_until_stream_time_has_passed_its_end_and_the_grace_period() -> None:
+    operator = WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5), final=False)
+    times = [0, 12, 9, 14, 8, 15, 7]
+    outputs = run(operator, Shelf(), [record("a", time) for time in times])
+    assert rows(outputs) == {("a", 0, 10): 3, ("a", 10, 20): 3}
+    assert late(outputs) == [7]
+
+
+def test_a_final_window_comes_once_when_it_has_closed() -> None:
+    operator = WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5), final=True)
+    shelf = Shelf()
+    assert run(operator, shelf, [record("a", 1), record("b", 2), record("a", 14)]) == []
+    assert rows(run(operator, shelf, [record("c", 15)])) == {("a", 0, 10): 1, ("b", 0, 10): 1}
+    assert run(operator, shelf, [record("a", 3)])[0].kind == LATE
+    assert rows(run(operator, shelf, [record("c", 100)])) == {("a", 10, 20): 1, ("c", 10, 20): 1}
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        WindowAggregate(COUNT, TimeWindows.of_size(10, grace=7).advance_by(4), final=True),
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(6, grace=9), final=True),
+        SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=4), final=True),
+        WindowAggregate(COUNT, TimeWindows.of_size(10, grace=7), final=False),
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(6, grace=9), final=False),
+        SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=4), final=False),
+        WindowedJoin(JoinWindows.of_time_difference(4, grace=3), "outer"),
+        WindowedJoin(JoinWindows.of_time_difference(4).after(1), "left"),
+    ],
+    ids=lambda operator: (
+        f"{type(operator).__name__}-{getattr(operator, 'final', None) or getattr(operator, 'kind', '')}"
+    ),
+)
+@pytest.mark.parametrize("lateness", [0, 3, 30])
+def test_results_do_not_depend_on_how_records_are_cut_into_batches(operator: Operator, lateness: int) -> None:
+    """This is why windows are tasks and not Spark's own: its watermark moves only between batches."""
+    for seed in range(12):
+        choice = random.Random(seed)
+        records = [
+            record(
+                choice.choice("ab"), max(0, time - choice.randint(0, lateness)), value=time, side=choice.randint(0, 1)
+            )
+            for time in sorted(choice.randint(0, 60) for _ in range(40))
+        ]
+        records.append(record("end", 1000))
+        whole = in_batches(operator, records, [])
+        cuts = sorted(choice.sample(range(1, 40), 5))
+        one_by_one = in_batches(operator, records, list(range(1, len(records))))
+        for cut in (in_batches(operator, records, cuts), one_by_one):
+            assert rows(cut) == rows(whole), f"seed {seed}"
+            assert late(cut) == late(whole), f"seed {seed}"
+            if isinstance(operator, WindowedJoin):
+                assert cut == whole, f"seed {seed}"
+
+
+def test_state_is_forgotten_once_nothing_can_need_it() -> None:
+    operators: list[Operator] = [
+        WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5), final=False),
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(10, grace=5), final=False),
+        SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(10, grace=5), final=False),
+        WindowedJoin(JoinWindows.of_time_difference(10, grace=5), "outer"),
+    ]
+    for operator in operators:
+        shelf = Shelf()
+        for time in range(0, 2000, 5):
+            run(operator, shelf, [record(f"key {time % 100}", time, side=time % 2)])
+        for time in range(5000, 5300, 50):
+            run(operator, shelf, [record("last", time), record("last", time + 1, side=1)])
+        assert set(shelf) <= {"", '{"key": "last"}'}, type(operator).__name__
+        assert len(shelf['{"key": "last"}']) < 400, type(operator).__name__
+
+
+def test_a_record_between_two_sessions_makes_them_one() -> None:
+    operator = SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=20), final=False)
+    shelf = Shelf()
+    assert rows(run(operator, shelf, [record("a", 0), record("a", 8)])) == {("a", 0, 0): 1, ("a", 8, 8): 1}
+    merged = rows(run(operator, shelf, [record("a", 4)]))
+    assert merged == {("a", 0, 0): None, ("a", 8, 8): None, ("a", 0, 8): 3}
+
+
+def test_sliding_windows_hold_every_set_of_records_that_is_close_enough() -> None:
+    """Checked against the definition: all distinct non-empty sets {r: t <= r <= t + 10} of times that are not early."""
+    for seed in range(30):
+        choice = random.Random(seed)
+        times = [choice.randint(20, 60) for _ in range(12)]
+        operator = SlidingAggregate(COUNT, SlidingWindows.of_time_difference(10, grace=1000), final=False)
+        found = rows(run(operator, Shelf(), [record("a", time) for time in times]))
+        ends = {time: (time - 10, time) for time in times}
+        starts = {time: (time + 1, time + 11) for time in times if any(time < other <= time + 11 for other in times)}
+        windows = {*ends.values(), *starts.values()}
+        expected = {("a", start, end): sum(start <= time <= end for time in times) for start, end in windows}
+        assert found == expected, f"seed {seed}: {times}"
+
+
+def test_an_outer_join_gives_out_what_stayed_alone_when_its_window_has_closed() -> None:
+    operator = WindowedJoin(JoinWindows.of_time_difference(5), "outer")
+    shelf = Shelf()
+    joined = run(operator, shelf, [record("a", 0, "l1"), record("a", 3, "r1", side=1), record("b", 4, "l2")])
+    assert [(one.key, one.value, one.other) for one in joined] == [
+        ('{"key": "a"}', '{"value": "l1"}', '{"value": "r1"}')
+    ]
+    alone = run(operator, shelf, [record("c", 10, "r2", side=1)])
+    assert [(one.key, one.value, one.other) for one in alone] == [('{"key": "b"}', '{"value": "l2"}', None)]
+
+
+def test_an_inner_join_finds_exactly_the_pairs_within_the_windows() -> None:
+    windows = JoinWindows.of_time_difference(4, grace=1000).after(2)
+    operator = WindowedJoin(windows, "inner")
+    choice = random.Random(1)
+    records = [record(choice.choice("ab"), choice.randint(0, 30), number, side=number % 2) for number in range(60)]
+    found = sorted((one.key, one.value, one.other) for one in run(operator, Shelf(), records))
+    expected = sorted(
+        (left.key, left.value, right.value)
+        for left in records
+        for right in records
+        if (left.side, right.side) == (0, 1) and left.key == right.key and -4 <= right.timestamp - left.timestamp <= 2
+    )
+    assert found == expected
+
+
+def test_a_stream_sees_the_table_as_it_is_at_its_time() -> None:
+    operator = TableLookup("left")
+    shelf = Shelf()
+    records = [record("a", 0, "s0"), record("a", 1, "row", side=1), record("a", 2, "s1"), record("a", 3, None, side=1)]
+    outputs = run(operator, shelf, [*records, record("a", 4, "s2")])
+    assert [one.other for one in outputs] == [None, '{"value": "row"}', None]
+    assert run(TableLookup("inner"), Shelf(), [record("a", 0, "s0")]) == []
+
+
+def test_python_functions_aggregate_json_values() -> None:
+    adder = python(lambda key, value, so_far: [*so_far, f"{key}{value}"], "array<string>")
+    operator = KeyAggregate(Gathering(Aggregation(initial=[], adder=adder)))
+    shelf = Shelf()
+    run(operator, shelf, [record("a", 1, 1), record("a", 2, 2)])
+    assert rows(run(operator, shelf, [record("a", 3, 3), record("b", 4, None)])) == {
+        ("a", None, None): ["a1", "a2", "a3"]
+    }
+
+
+def test_named_aggregates_add_up_and_merge() -> None:
+    folds = tuple(
+        (name, fold)
+        for name, fold in {
+            "n": aggregates.count(),
+            "total": aggregates.sum(),
+            "low": aggregates.min(),
+            "high": aggregates.max(),
+            "middle": aggregates.mean(),
+        }.items()
+    )
+    gathering = Gathering(Aggregation(folds))
+    sides = []
+    for values in ([3, None, 1], [8]):
+        state = gathering.initial()
+        for value in values:
+            state = gathering.add(
+                "", json.dumps({f"a{index}": value for index in range(5) if value is not None}), state
+            )
+        sides.append(state)
+    result = gathering.result(gathering.merge("", *sides))
+    assert result is not None
+    assert json.loads(result)["value"] == {"n": 4, "total": 12, "low": 1, "high": 8, "middle": 4.0}
+
+
+def test_a_row_that_changes_its_foreign_key_leaves_the_old_one() -> None:
+    shelf = Shelf()
+    key = '{"key": "order"}'
+    first = run(Subscribing(), shelf, [Record(0, key, "v1", 0, extra="fk1")])
+    second = run(Subscribing(), shelf, [Record(0, key, "v2", 1, extra="fk2")])
+    third = run(Subscribing(), shelf, [Record(0, key, None, 2, extra=None)])
+    told = [(one.key, one.value, one.other_version) for one in [*first, *second, *third]]
+    assert told == [
+        ("fk1", "v1", SUBSCRIBE),
+        ("fk1", "v2", UNSUBSCRIBE),
+        ("fk2", "v2", SUBSCRIBE),
+        ("fk2", None, UNSUBSCRIBE),
+        (None, None, ANSWER),
+    ]
+
+
+def test_a_change_on_the_right_answers_everyone_who_refers_to_it() -> None:
+    shelf = Shelf()
+
+    def told(who: str, version: int, what: int) -> Record:
+        return Record(0, "fk", f"row of {who}", 0, extra=json.dumps([who, str(version), str(what)]))
+
+    run(Matching(), shelf, [told("a", 1, SUBSCRIBE), told("b", 1, SUBSCRIBE)])
+    answers = run(Matching(), shelf, [told("b", 2, UNSUBSCRIBE), Record(1, "fk", "right", 1)])
+    assert [(one.key, one.value, one.other, one.version, one.other_version) for one in answers] == [
+        ("a", "row of a", "right", 1, 1)
+    ]
