@@ -59,6 +59,7 @@ class TopologyTestDriver:
         self._ends: dict[tuple[str, int], itertools.count[int]] = {}
         self._written: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
         self._piped: dict[str, list[tuple[bytes | None, bytes | None, int]]] = {}
+        self._compiled: list[Compiled] = []
         self._queries: list[StreamingQuery] = []
 
     def __enter__(self) -> TopologyTestDriver:
@@ -95,10 +96,13 @@ class TopologyTestDriver:
         piped, self._piped = self._piped, {}
         for topic, records in piped.items():
             self._append(topic, records)
-        if not self._queries:
-            self._start()
-        for query in self._queries:
-            query.processAllAvailable()
+        if not self._compiled:
+            self._compile()
+        for number, compiled in enumerate(self._compiled):
+            # One after the other: each begins with a Python process of its own, and waits for it ten seconds at most.
+            if number == len(self._queries):
+                self._queries.append(self._run(compiled))
+            self._queries[number].processAllAvailable()
 
     def take(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         """What the topology wrote to a topic since it was last asked."""
@@ -111,14 +115,13 @@ class TopologyTestDriver:
             query.stop()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _start(self) -> None:
+    def _compile(self) -> None:
         self._spark.conf.set(PROVIDER, ROCKSDB)
         for node in self._topology.nodes.values():
             if isinstance(node.work, GlobalSource):
                 self._topics.directory(node.work.topic)
         compiler = Compiler(self._topology, self._topics, self._partitions)
-        for query in plan(self._topology):
-            self._queries.append(self._run(compiler.compile(query)))
+        self._compiled = [compiler.compile(query) for query in plan(self._topology)]
 
     def _run(self, compiled: Compiled) -> StreamingQuery:
         def keep(batch: DataFrame, batch_id: int) -> None:

@@ -1,0 +1,100 @@
+"""How a topology is cut into queries, and which starts a checkpoint refuses. No Spark, no broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.pipelines import PipelineError
+from ottla.pipelines.streams import JoinWindows, StreamsBuilder, TimeWindows, Topology
+from ottla.pipelines.streams.graph import Aggregate
+from ottla.pipelines.streams.planning import own_topics, plan
+from ottla.pipelines.streams.running import check, check_partitions
+
+
+def build(builder: StreamsBuilder) -> Topology:
+    return builder.build("app")
+
+
+def test_a_chain_without_state_is_one_query_however_many_topics_it_ends_in() -> None:
+    builder = StreamsBuilder()
+    big, small = builder.stream("in").branch("value > 10")
+    big.to("big")
+    small.to("small")
+    (query,) = plan(build(builder))
+    assert [len(flow.steps) for flow in query.outflows] == [1, 1]
+    assert query.reads == ["in"]
+
+
+def test_each_step_that_remembers_is_a_query_and_reads_the_last_ones_results_from_a_topic() -> None:
+    builder = StreamsBuilder()
+    counts = builder.stream("in").group_by_key().count()
+    counts.to_stream().group_by("value").count().to_stream().to("out")
+    topology = build(builder)
+    first, second = plan(topology)
+    assert own_topics(topology, [first, second]) == {"app-KSTREAM-COUNT-0000000001-repartition": None}
+    assert [flow.end for flow in first.outflows] == [None]
+    assert second.inputs[0][0].origin.name == first.root.name
+    assert not second.inputs[0][0].keeps_partitions
+
+
+def test_a_suppressed_window_is_counted_once_unless_someone_wants_the_updates_too() -> None:
+    for updates in (False, True):
+        builder = StreamsBuilder()
+        table = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size(10)).late_to("late").count()
+        table.map_values("value + 1").suppress().to_stream().to("final")
+        if updates:
+            table.to_stream().to("updates")
+        works = [query.work for query in plan(build(builder))]
+        finals = [work.final for work in works if isinstance(work, Aggregate)]
+        assert finals == ([False, True] if updates else [True])
+        assert [work.late_topic for work in works if isinstance(work, Aggregate)].count("late") == 1
+
+
+def test_a_repartitioned_stream_is_written_and_read_again() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").select_key("value").repartition(partitions=3, name="by-value").to("out")
+    topology = build(builder)
+    queries = plan(topology)
+    assert [query.name for query in queries] == ["by-value-repartition", "by-value-repartition-READ"]
+    assert own_topics(topology, queries) == {"app-by-value-repartition": 3}
+
+
+def test_joined_topics_must_have_equally_many_partitions() -> None:
+    builder = StreamsBuilder()
+    left, right = builder.stream("a"), builder.stream("b")
+    left.join(right, "left", JoinWindows.of_time_difference(1)).to("out")
+    queries = plan(build(builder))
+    check_partitions(queries, {"a": 2, "b": 2})
+    with pytest.raises(PipelineError, match=r"a has 2, b has 3: put \.repartition"):
+        check_partitions(queries, {"a": 2, "b": 3})
+
+
+def test_a_topology_that_writes_nothing_is_refused() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").filter("true")
+    with pytest.raises(PipelineError, match="writes nothing"):
+        plan(build(builder))
+
+
+KNOWN = {"application": "app", "tasks": 2, "partitions": {"in": 2}, "steps": {"COUNT": "Aggregate(a)"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"application": "other"}, "give each its own"),
+        ({"tasks": 3}, "start with tasks=2"),
+        ({"partitions": {"in": 4}}, "had 2 partitions .* and has 4: .* Begin anew"),
+        ({"steps": {"COUNT": "Aggregate(b)"}}, "its state cannot be gone on with"),
+        ({"steps": {}}, "its state cannot be gone on with"),
+    ],
+)
+def test_a_start_that_would_misread_the_checkpoint_is_refused_with_the_way_out(
+    change: dict[str, Any], told: str
+) -> None:
+    check(KNOWN, KNOWN)
+    check(KNOWN, {**KNOWN, "steps": {**KNOWN["steps"], "MORE": "Aggregate(c)"}})  # type: ignore[dict-item]
+    with pytest.raises(PipelineError, match=told):
+        check(KNOWN, {**KNOWN, **change})
