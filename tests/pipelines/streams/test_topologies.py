@@ -1,0 +1,185 @@
+"""Topologies on a real Spark: in the driver, against a broker, and both alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from ottla.client import Admin, Consumer, NewPartitions, NewTopic, Producer
+from ottla.pipelines import PipelineError
+from ottla.pipelines.streams import (
+    JoinWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    TopologyTestDriver,
+    Windowed,
+    aggregates,
+    json,
+    python,
+)
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.testing import Cluster
+
+Records = list[tuple[bytes | None, bytes | None]]
+
+
+def test_records_one_at_a_time(spark: SparkSession) -> None:
+    """One query with five ends: branch, merge, map with Python, flat_map, filter_not, peek, numbers as bytes."""
+    builder = StreamsBuilder()
+    numbers = builder.stream("in").peek(python(lambda key, value: None)).map_values("cast(value AS INT)")
+    big, small, rest = numbers.branch("value > 100", lambda value: value > 10)
+    big.to("big")
+    small.map(key="concat('s', key)", value=python(lambda value: value * 2, "int")).to("small")
+    rest.merge(big).map_values("cast(value AS STRING)").to("merged")
+    pair = F.array(*(F.struct(F.lit(name).alias("key"), F.col("value")) for name in "xy"))
+    numbers.flat_map(lambda key, value: pair).filter_not("key = 'x'").to("flat", value="long")
+    with TopologyTestDriver(builder.build("stateless"), spark) as driver:
+        records = driver.input_topic("in")
+        for key, value in (("a", "5"), ("b", "50"), ("c", "500"), ("d", "-7")):
+            records.pipe_input(key, value)
+        assert driver.output_topic("big", value="integer").read_records() == [("c", 500)]
+        assert driver.output_topic("small", value="integer").read_records() == [("sb", 100)]
+        assert sorted(driver.output_topic("merged").read_records()) == [("a", "5"), ("c", "500"), ("d", "-7")]
+        assert driver.output_topic("flat", value="long").read_records() == [("y", 5), ("y", 50), ("y", 500), ("y", -7)]
+
+
+def test_tables_and_their_joins(spark: SparkSession) -> None:
+    builder = StreamsBuilder()
+    people, cities = builder.table("people", value=json("name STRING, city STRING")), builder.table("cities")
+    join = "concat(left.name, ' of ', right)"
+    people.join(cities, join, foreign_key="value.city").to_stream().to("homes")
+    people.left_join(builder.table("notes"), "concat_ws(':', left.name, right)").to_stream().to("noted")
+    visits = builder.stream("visits")
+    visits.join(builder.global_table("places"), "concat(left, '@', right)", key=lambda visit: visit).to("placed")
+    with TopologyTestDriver(builder.build("tables"), spark) as driver:
+        person = driver.input_topic("people", value="json")
+        city, note, visit = (driver.input_topic(name) for name in ("cities", "notes", "visits"))
+        homes, noted, placed = (driver.output_topic(name) for name in ("homes", "noted", "placed"))
+        driver.input_topic("places").pipe_input("x", "there")
+        city.pipe_input("b", "Bern", 1)
+        person.pipe_input("1", {"name": "Ada", "city": "b"}, 2)
+        note.pipe_input("1", "new", 3)
+        visit.pipe_input("1", "x", 4)
+        visit.pipe_input("1", "nowhere", 5)
+        assert homes.read_to_map() == {"1": "Ada of Bern"}
+        assert noted.read_to_map() == {"1": "Ada:new"}
+        assert placed.read_records() == [("1", "x@there")]
+        # The row moves to another city in the batch in which its old one changes: the old one's word is not the last.
+        person.pipe_input("1", {"name": "Ada", "city": "c"}, 6)
+        city.pipe_input("b", "Berne", 7)
+        city.pipe_input("c", "Chur", 8)
+        note.pipe_input("1", None, 9)
+        assert homes.read_to_map() == {"1": "Ada of Chur"}
+        assert noted.read_to_map() == {"1": "Ada"}
+        person.pipe_input("1", None, 10)
+        assert homes.read_to_map() == {"1": None}
+        assert noted.read_to_map() == {"1": None}
+
+
+def shop() -> Topology:
+    """Something of everything that remembers."""
+    builder = StreamsBuilder()
+    lines = builder.stream("lines")
+    words = lines.flat_map_values("split(value, ' ')").group_by("value")
+    words.count(name="counts").to_stream().to("word-counts")
+    windows = TimeWindows.of_size(10, grace=5)
+    lines.group_by_key().windowed_by(windows).late_to("late").count().suppress().to_stream().to("final")
+    totals = lines.map_values("cast(length(value) AS INT)").group_by_key()
+    totals.reduce(python(lambda left, right: left + right, "int")).to_stream().to("lengths")
+    within = JoinWindows.of_time_difference(3)
+    lines.left_join(builder.stream("others"), "concat(left, '|', coalesce(right, ''))", within).to("joined")
+    return builder.build("shop")
+
+
+OUTPUTS = ["word-counts", "final", "late", "lengths", "joined"]
+FIRST = {
+    "lines": [("a", "x y", 0), ("b", "y", 4), ("a", "z", 12), ("a", "x", 3), ("b", "x x", 31), ("a", "late", 2)],
+    "others": [("a", "o1", 2), ("b", "o2", 30)],
+}
+SECOND = {"lines": [("a", "x", 60), ("b", "y y", 61)], "others": [("a", "o3", 59)]}
+
+
+def last_values(records: Records) -> dict[bytes | None, bytes | None]:
+    return dict(records)
+
+
+def same(topic: str, left: Records, right: Records) -> bool:
+    """Tables by the last value of each key, streams by their records."""
+    if topic in ("word-counts", "lengths"):
+        return last_values(left) == last_values(right)
+    return sorted(left, key=str) == sorted(right, key=str)
+
+
+def send(cluster: Cluster, records: dict[str, list[tuple[str, str, int]]]) -> None:
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        for topic, rows in records.items():
+            for key, value, timestamp in rows:
+                producer.send(topic, key=key.encode(), value=value.encode(), timestamp_ms=timestamp)
+        producer.flush()
+
+
+def received(cluster: Cluster, topic: str) -> Records:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "isolation.level": "read_committed"}
+    with Consumer(settings) as consumer:
+        partitions = [TopicPartition(topic, partition) for partition in range(len(consumer.partitions_for(topic)))]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(partitions)
+        ends = consumer.end_offsets(partitions)
+        records: Records = []
+        while any(consumer.position(one) < ends[one] for one in ends):
+            records += [(record.key, record.value) for record in consumer.poll(1.0)]
+        return records
+
+
+def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    bootstrap, checkpoint = cluster.bootstrap_servers, str(tmp_path / "shop")
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        topics = ["lines", "others", *OUTPUTS]
+        for outcome in admin.create_topics([NewTopic(topic, 1) for topic in topics]).values():
+            outcome.result()
+    with TopologyTestDriver(shop(), spark) as driver:
+        for batch in (FIRST, SECOND):
+            for topic, rows in batch.items():
+                driver.pipe(topic, [(key.encode(), value.encode(), at) for key, value, at in rows])
+        driven = {topic: driver.take(topic) for topic in OUTPUTS}
+    assert len(driven["late"]) == 1
+    for batch in (FIRST, SECOND):
+        send(cluster, batch)
+        running = shop().start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
+    for topic in OUTPUTS:
+        found = received(cluster, topic)
+        assert same(topic, found, driven[topic]), f"{topic}: {found} on the cluster, {driven[topic]} in the driver"
+    with running.store("counts") as counts:
+        assert counts.get("x") == 5
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        admin.create_partitions({"lines": NewPartitions(2)})["lines"].result()
+    with pytest.raises(PipelineError, match="lines had 1 partitions"):
+        shop().start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
+
+
+def test_windows_in_the_driver(spark: SparkSession) -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", value="long").group_by_key()
+    windowed = grouped.windowed_by(TimeWindows.of_size(10, grace=5).advance_by(5)).late_to("late")
+    table = windowed.aggregate(total=aggregates.sum(), mean=aggregates.mean())
+    table.filter("value.total > 1").to_stream().to("out")
+    with TopologyTestDriver(builder.build("windows"), spark, partitions=2) as driver:
+        numbers = driver.input_topic("in", value="long")
+        for key, value, timestamp in (("a", 1, 3), ("a", 2, 7), ("b", 9, 100), ("a", 4, 4)):
+            numbers.pipe_input(key, value, timestamp)
+        found = driver.output_topic("out", value="json", windows="time").read_to_map()
+        assert found[Windowed("a", 0)] == {"total": 7, "mean": pytest.approx(7 / 3)}
+        assert found[Windowed("a", 5)] == {"total": 2, "mean": 2.0}
+        assert found[Windowed("b", 95)] == {"total": 9, "mean": 9.0}
+        numbers.pipe_input("b", 3, 50)
+        assert driver.output_topic("late", value="long").read_records() == [("b", 3)]
