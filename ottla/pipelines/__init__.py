@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.pipelines.data_source import OttlaDataSource as OttlaDataSource
     from ottla.pipelines.errors import MissingDependency as MissingDependency
     from ottla.pipelines.errors import PipelineError as PipelineError
     from ottla.pipelines.schemas import RegistryAddress as RegistryAddress
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.spark import session as session
 
 _LAZY: dict[str, tuple[str, ...]] = {
+    "ottla.pipelines.data_source": ("OttlaDataSource",),
     "ottla.pipelines.errors": ("MissingDependency", "PipelineError"),
     "ottla.pipelines.schemas": ("RegistryAddress", "from_topic", "to_topic"),
     "ottla.pipelines.sink": ("to_partitions", "write_stream"),

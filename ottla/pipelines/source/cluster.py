@@ -78,6 +78,7 @@ class ClusterOffsets:
             there, _ = await asyncio.gather(
                 self._partitions(), self._link.lookup.ask(dict.fromkeys(known, LATEST), found.__setitem__)
             )
+            self._link.keep_topics({one.topic for one in there})
             missing = [one for one in there if one not in found]
             ends = await self._ends(missing, LATEST) if missing else {}
             ends |= {one: at.offset for one in there if (at := found.get(one)) is not None}

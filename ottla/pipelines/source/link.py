@@ -8,7 +8,7 @@ by `range_reader` in the tasks. Coroutines run on the link's own loop: `link.run
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Set
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.config import ConsumerConfig, read_settings
@@ -85,6 +85,11 @@ class Link:
         if info is None or info.leader not in cluster.nodes:
             return None
         return Leader(info.leader, info.leader_epoch, cluster.topics[partition.topic].topic_id)
+
+    def keep_topics(self, topics: Set[str]) -> None:
+        """Ask about these only from now on: one that is gone would be asked about again and again."""
+        if not self.metadata.topics.keys() <= topics:
+            self.metadata.set_topics([topic for topic in self.metadata.topics if topic in topics])
 
     async def updated(self, timeout_ms: float) -> None:
         """Wait for the next news of the cluster, whoever has asked for it, and at most so long."""

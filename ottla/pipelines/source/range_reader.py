@@ -143,6 +143,9 @@ class _Reading:
             self.arrived.put(None)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  it is the taker's
             self.arrived.put(error)
+        finally:
+            if self._link.leader(self._partition) is None:
+                self._link.keep_topics(self._link.metadata.topics.keys() - {self._partition.topic})
 
     def _now_ms(self) -> int:
         return self._link.world.clock.monotonic_ms()
@@ -317,6 +320,9 @@ class RangeReaders:
         reader = self._take(key) or RangeReader(settings)
         try:
             yield reader
+        except GeneratorExit:
+            self._give_back(key, reader)  # Spark has enough of the rows
+            raise
         except BaseException:
             reader.close()  # whatever went wrong, the next task begins afresh
             raise

@@ -150,10 +150,8 @@ class _Planner:
             return self._fixed
         latest = self._cluster.latest(start)
         gone = start.keys() - latest.keys()
-        if gone and not self._options.fails_on_data_loss:
-            log.warning("%s are gone; the query goes on without them, as failOnDataLoss is false", names(gone))
-        elif gone:
-            raise DataLoss(_deleted(start, gone))
+        if gone:
+            self._lost(_deleted(start, gone))
         self.latest = latest
         if self.fixes_ends:
             self._fixed = latest
@@ -230,13 +228,13 @@ class _Planner:
 
     def _lost(self, text: str) -> None:
         if self._options.fails_on_data_loss:
-            raise DataLoss(text if text.endswith(f"{WAY_OUT}.") else f"{text}. {WAY_OUT}.")
+            raise DataLoss(f"{text}. {WAY_OUT}.")
         log.warning("%s. The query goes on, as failOnDataLoss is false.", text)
 
 
 def _deleted(start: Offsets, gone: set[Any]) -> str:
     places = ", ".join(f"{one} from offset {start[one]} on" for one in sorted(gone))
-    return f"Partitions have been deleted, and what was not read of them is lost: {places}. {WAY_OUT}."
+    return f"Partitions have been deleted, and what was not read of them is lost: {places}"
 
 
 class _Group:
