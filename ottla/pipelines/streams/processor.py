@@ -262,6 +262,8 @@ class KeySession:
             raise PipelineError(f"{type(self._processor).__name__} has no store {store!r}: name it in `stores`")
         if spec.kind is not kind:
             raise PipelineError(f"Store {store} is a {spec.kind.value} store, not a {kind.value} one")
+        if self._key is None:
+            raise PipelineError(f"A record without a key has nothing in store {store}: select_key() gives it one")
         return spec
 
 

@@ -77,7 +77,7 @@ def take(
     size and time of change is not even read; a `full` one reads everything, and mends what was damaged in the
     directory. `settings` are those of a client.
     """
-    checkpoint, shelf = Path(checkpoint), Shelf(Path(directory), trusting=not full)
+    checkpoint, shelf = _local(checkpoint), Shelf(_local(directory), trusting=not full)
     if changelogs and bootstrap is None:
         raise PipelineError("To take changelogs, say where they are: bootstrap=...")
     before = _latest(shelf.directory)
@@ -129,7 +129,7 @@ def restore(
     written again; `ahead="ignore"` asks nobody, for queries that write elsewhere. `transactional_ids` has the names of
     sinks, by query path, that were given one of their own.
     """
-    checkpoint, shelf = Path(checkpoint), Shelf(Path(directory), trusting=False)
+    checkpoint, shelf = _local(checkpoint), Shelf(_local(directory), trusting=False)
     snapshot = _chosen(shelf.directory, name)
     if checkpoint.exists() and any(checkpoint.iterdir()):
         raise PipelineError(f"{checkpoint} is not empty: move it away first, or restore to another place")
@@ -170,7 +170,10 @@ def restore_changelogs(
 
 
 def prune(directory: Path | str, *, keep: int) -> int:
-    """Delete all but the latest `keep` snapshots, and the files that only they had; how many bytes that freed."""
+    """Delete all but the latest `keep` snapshots, and the files that only they had; how many bytes that freed.
+
+    Not while one is being taken: its files would be those of no snapshot yet.
+    """
     if keep < 1:
         raise PipelineError("keep at least one snapshot; to be rid of all, delete the directory")
     shelf = Shelf(Path(directory), trusting=True)
@@ -181,6 +184,14 @@ def prune(directory: Path | str, *, keep: int) -> int:
     wanted = {file.sha256 for one in snapshots[-keep:] for file in one.files}
     wanted |= {segment.sha256 for one in snapshots[-keep:] for logged in one.changelogs for segment in logged.segments}
     return shelf.delete_others(wanted)
+
+
+def _local(place: Path | str) -> Path:
+    """A path of this machine; `file:` may stand before it."""
+    text = str(place).removeprefix("file://").removeprefix("file:")
+    if "://" in text:
+        raise PipelineError(f"{place} is not on a disk of this machine: mount it, or copy the checkpoint to one first")
+    return Path(text)
 
 
 # --- the checkpoint

@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import sqlite3
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -102,6 +103,8 @@ class _Answers:
             return HTTPStatus.BAD_REQUEST, {"error": str(error)}
         except KafkaError as error:
             return HTTPStatus.SERVICE_UNAVAILABLE, {"error": f"the changelog cannot be read now: {error}"}
+        except sqlite3.Error as error:
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"error": f"the store cannot be read: {error}"}
 
     def _found(self, path: list[str], asked: dict[str, str]) -> object:
         match path:

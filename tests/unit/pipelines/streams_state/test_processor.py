@@ -191,3 +191,13 @@ def test_an_operator_refuses_stores_it_cannot_keep() -> None:
         runner(StoreSpec(name="s", kind=StoreKind.SESSION))
     with pytest.raises(PipelineError, match="windowed stores have retention_ms"):
         StoreSpec(name="s", kind=StoreKind.SESSION, ttl_ms=5)
+
+
+def test_a_record_without_a_key_is_seen_and_has_no_state() -> None:
+    processor = runner(COUNTS)
+    forwarded, changes = processor.process(
+        None, [Record(None, lambda context: context.forward("k", "seen"), 3)], now_ms=0
+    )
+    assert (forwarded, changes) == ([Record("k", "seen", 3)], [])
+    with pytest.raises(PipelineError, match=r"without a key has nothing in store counts: select_key\(\)"):
+        processor.process(None, [Record(None, lambda context: context.value("counts").put(1), 3)], now_ms=0)

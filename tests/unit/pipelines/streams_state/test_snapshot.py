@@ -213,6 +213,9 @@ def test_what_cannot_be_is_refused_with_the_way_out(checkpoint: Path, tmp_path: 
         restore(kept, checkpoint, ahead="ignore")
     with pytest.raises(PipelineError, match="is known to the brokers: say bootstrap"):
         restore(kept, tmp_path / "again")
+    with pytest.raises(PipelineError, match="not on a disk of this machine"):
+        take("s3://bucket/checkpoint", kept)
+    assert take(f"file://{checkpoint}", kept, name="by-address").new_bytes == 0
     with pytest.raises(PipelineError, match="at least one"):
         prune(kept, keep=0)
 
