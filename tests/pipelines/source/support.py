@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -19,13 +19,19 @@ from ottla.client.admin import Admin
 from ottla.client.producer import Producer
 from ottla.pipelines.data_source import OttlaDataSource
 from ottla.pipelines.source.stream import OttlaStreamReader
-from ottla.testing import Cluster
 
 Json = dict[str, dict[str, int]]
 
 
+class Brokers(Protocol):
+    """A cluster: one of `ottla.testing`, or another."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
 def produce(
-    cluster: Cluster, topic: str, values: Iterable[bytes | None], partition: int = 0, **settings: object
+    cluster: Brokers, topic: str, values: Iterable[bytes | None], partition: int = 0, **settings: object
 ) -> None:
     """These values, in order, in one partition."""
     with Producer({"bootstrap_servers": cluster.bootstrap_servers, **settings}) as producer:
@@ -38,11 +44,11 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(start, start + count)]
 
 
-def admin(cluster: Cluster) -> Admin:
+def admin(cluster: Brokers) -> Admin:
     return Admin(bootstrap_servers=cluster.bootstrap_servers)
 
 
-def source(cluster: Cluster, **options: str) -> OttlaDataSource:
+def source(cluster: Brokers, **options: str) -> OttlaDataSource:
     named = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
     return OttlaDataSource({**named, **{name.replace("__", "."): value for name, value in options.items()}})
 
@@ -60,7 +66,7 @@ def table(schema: StructType, reader: Any, partitions: Sequence[Any]) -> pa.Tabl
     return pa.Table.from_batches(batches, schema=wanted)
 
 
-def read_batch(cluster: Cluster, **options: str) -> pa.Table:
+def read_batch(cluster: Brokers, **options: str) -> pa.Table:
     """A batch query."""
     found = source(cluster, **options)
     reader = found.reader(found.schema())
@@ -76,7 +82,7 @@ class Stream:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Brokers,
         options: Mapping[str, str],
         *,
         start: Mapping[str, Any] | None = None,
