@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from ottla.pipelines.errors import MissingDependency
@@ -21,7 +22,7 @@ def require_format(spark: SparkSession, name: str) -> None:
     """One line where Spark does not know the format."""
     try:
         spark.read.format(name).load("ottla-asks-whether-you-are-there")
-    except PySparkException as error:
-        if error.getCondition() == "DATA_SOURCE_NOT_FOUND":
+    except (PySparkException, Py4JJavaError) as error:
+        if "[DATA_SOURCE_NOT_FOUND]" in str(error):
             raise MissingDependency(f"{name} needs its package for this version of Spark: {HOW[name]}") from None
         # It is there, and has said what it thinks of the name.

@@ -125,6 +125,11 @@ def _told() -> Column:
 
 def dead_letters(bad: DataFrame, pipeline: str, topic: str) -> DataFrame:
     """Bad records as they were, with their errors as headers."""
+    return bad.select(*(column.alias(name) for name, column in dead_letter_columns(bad, pipeline, topic).items()))
+
+
+def dead_letter_columns(df: DataFrame, pipeline: str, topic: str) -> dict[str, Column]:
+    """Topic, key, value and headers of a dead letter."""
     found = of("error")
     said = {
         "topic": of("topic"),
@@ -136,18 +141,14 @@ def dead_letters(bad: DataFrame, pipeline: str, topic: str) -> DataFrame:
         "exception.class.name": found.getField("class"),
         "exception.message": found.getField("message"),
     }
-    headers = [_header(PREFIX + name, value) for name, value in said.items()]
-    headers.append(_header("__ottla.errors.file", of("file")))
-    ours = F.filter(F.array(*headers), lambda header: header.getField("value").isNotNull())
+    added = [_header(PREFIX + name, value) for name, value in said.items()]
+    added.append(_header("__ottla.errors.file", of("file")))
+    ours = F.filter(F.array(*added), lambda header: header.getField("value").isNotNull())
     # A record of a file has no bytes of its own: its fields are its value.
-    written = F.to_json(F.struct(*map(field, names(bad)))).cast("binary")
+    written = F.to_json(F.struct(*map(field, names(df)))).cast("binary")
     value = F.when(of("is_tombstone"), F.lit(None)).otherwise(F.coalesce(of("value"), written))
-    return bad.select(
-        F.lit(topic).alias("topic"),
-        of("key").alias("key"),
-        value.alias("value"),
-        F.concat(F.coalesce(of("headers"), F.array().cast(HEADERS_TYPE)), ours).cast(HEADERS_TYPE).alias("headers"),
-    )
+    headers = F.concat(F.coalesce(of("headers"), F.array().cast(HEADERS_TYPE)), ours).cast(HEADERS_TYPE)
+    return {"topic": F.lit(topic), "key": of("key"), "value": value, "headers": headers}
 
 
 def _header(name: str, value: Column) -> Column:

@@ -35,11 +35,12 @@ STOP_TIMEOUT_S = 300.0
 
 _CAUSES = [
     re.compile(r"BAD_RECORD (.*)"),
-    re.compile(r"(?:PipelineError|BadOption|MissingDependency): (.*)"),
-    re.compile(r"(ottla\.errors\.\w+: .*)"),
+    re.compile(r"^ottla\.pipelines\.[\w.]+: (.*)"),
+    re.compile(r"^(ottla\.[\w.]+: .*)"),
     re.compile(r"(?:Caused by: )?(java\.sql\.\w+: .*)"),
 ]
 """What to look for in Spark's words, the best first."""
+_SQLSTATE = re.compile(r" SQLSTATE: \w+$")
 
 
 class PipelineFailed(PipelineError):
@@ -74,7 +75,7 @@ def run(
             spark = stack.enter_context(_own_session(pipeline, master))
         elif pipeline.spark:
             raise PipelineError("a pipeline with settings for Spark cannot run in a session that is there already")
-        _note_jvm(spark, state)
+        _take_session(spark, state)
         runner = _Runner(pipeline, spark, home, state, on_batch, lambda: is_asked_to_stop() or home.is_asked_to_stop)
         if pipeline.source.kind == "http":
             on_ready(f"http://{stack.enter_context(runner.listening()).address}{pipeline.source.options['path']}")
@@ -106,11 +107,14 @@ def _own_session(pipeline: Pipeline, master: str | None) -> Iterator[SparkSessio
         spark.stop()
 
 
-def _note_jvm(spark: SparkSession, state: State) -> None:
+def _take_session(spark: SparkSession, state: State) -> None:
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:  # over Spark Connect the Java process is the server's, and stays
         state.jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
         state.jvm_born = born(state.jvm_pid)
+        # Spark looks data sources of Python up in the session of its own thread, which another than that which made the
+        # session has not.
+        type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 
 
 class _Runner:
@@ -242,10 +246,11 @@ def _last(query: StreamingQuery) -> str | None:
 
 def reason(text: str) -> str:
     """The line that says why, out of all that Spark says."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = text.partition("=== Streaming Query ===")[0]  # what follows is the plan, with our own words in it
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     for pattern in _CAUSES:
         for line in lines:
             found = pattern.search(line)
             if found:
-                return found.group(1)
-    return lines[0] if lines else "Spark did not say why"
+                return _SQLSTATE.sub("", found.group(1))
+    return _SQLSTATE.sub("", lines[0]) if lines else "Spark did not say why"

@@ -21,6 +21,7 @@ from ottla.pipelines.connect.jdbc import JdbcTable
 from ottla.pipelines.connect.packages import require_format
 from ottla.pipelines.connect.record import HEADERS_TYPE, META
 from ottla.pipelines.connect.spec import AVAILABLE_NOW, DeadLetter, Part, Pipeline
+from ottla.pipelines.sink.partitioning import partition_column, to_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -71,24 +72,63 @@ class Outcome:
 
 def outcomes(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
     """What a pipeline writes: the records, and the dead letters unless they go with them."""
+    if pipeline.sink.kind == "topic" and pipeline.has_shared_outcome:
+        return [_good_and_bad(record.observed(df), pipeline)]
     if pipeline.errors == "dead-letter":
         df = record.observed(df)
     good, bad = record.part_good_from_bad(df, pipeline)
-    sink = pipeline.sink
-    if sink.kind == "topic":
+    if pipeline.sink.kind == "topic":
+        options = _topic_options(pipeline.sink)
         rows = _rows(good, pipeline)
-        if bad is not None and pipeline.has_shared_outcome:
-            # One frame, and so one transaction: a record is in the topic or among the dead letters when it commits.
-            rows, bad = rows.unionByName(bad), None
-        found = [Outcome("main", rows, "ottla", _topic_options(sink))]
+        if "topic" in pipeline.sink.options:
+            rows = _of_topic(rows, pipeline.sink.options["topic"], options)
+        else:
+            # Which topics there will be is known when the records are: a whole topic goes to one task.
+            rows = rows.repartition("topic")
+        found = [Outcome("main", rows, "ottla", options)]
     else:
         # A tombstone says that a key is gone, which a file cannot say.
         kept = good.filter(~F.coalesce(record.of("is_tombstone"), F.lit(False)))
         found = [_outcome(kept.drop(META), pipeline)]
     if bad is not None:
         assert pipeline.dead_letter is not None, "there are dead letters"
-        found.append(Outcome("dead-letter", bad, "ottla", _dead_letter_options(pipeline, pipeline.dead_letter)))
+        options = _dead_letter_options(pipeline, pipeline.dead_letter)
+        found.append(Outcome("dead-letter", _of_topic(bad, pipeline.dead_letter.topic, options), "ottla", options))
     return found
+
+
+def _good_and_bad(df: DataFrame, pipeline: Pipeline) -> Outcome:
+    """Records and dead letters as one frame, and so in one transaction.
+
+    Each row is made the one or the other, rather than two frames put together, which would read the source twice.
+    """
+    assert pipeline.dead_letter is not None, "there are dead letters"
+    options = _topic_options(pipeline.sink)
+    good = _row_columns(df, pipeline)
+    bad = record.dead_letter_columns(df, pipeline.name, pipeline.dead_letter.topic)
+    rows = df.select(
+        record.is_good().alias("__ottla_good"),
+        *(F.when(record.is_good(), good[name]).otherwise(bad[name]).alias(name) for name in good),
+    )
+    if "topic" not in pipeline.sink.options:
+        return Outcome("main", rows.drop("__ottla_good").repartition("topic"), "ottla", options)
+    by_key = partition_column(rows, _partition_count(pipeline.sink.options["topic"], options))
+    dead = F.pmod(F.xxhash64("key", "value"), F.lit(_partition_count(pipeline.dead_letter.topic, options))).cast("int")
+    rows = rows.withColumn("partition", F.when(F.col("__ottla_good"), by_key).otherwise(dead)).drop("__ottla_good")
+    return Outcome("main", rows.repartition("topic", "partition"), "ottla", options)
+
+
+def _of_topic(rows: DataFrame, topic: str, options: dict[str, str]) -> DataFrame:
+    """Rows of one topic, so divided that a partition is written by one task, as a transaction of many tasks needs."""
+    return to_partitions(rows, topic, partitions=_partition_count(topic, options))
+
+
+def _partition_count(topic: str, options: dict[str, str]) -> int:
+    from ottla.client import Producer
+
+    kafka = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
+    with Producer(kafka) as producer:
+        return len(producer.partitions_for(topic))
 
 
 def _outcome(df: DataFrame, pipeline: Pipeline) -> Outcome:
@@ -136,7 +176,12 @@ class _EachBatch:
 
 
 def _rows(df: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Records as the sink of topics takes them: topic, key, value, headers."""
+    """Records as the sink of topics takes them."""
+    return df.select(*(column.alias(name) for name, column in _row_columns(df, pipeline).items()))
+
+
+def _row_columns(df: DataFrame, pipeline: Pipeline) -> dict[str, Column]:
+    """Topic, key, value and headers of a good record."""
     options = pipeline.sink.options
     key: Column = record.of("key")
     if "key" in options:
@@ -145,12 +190,8 @@ def _rows(df: DataFrame, pipeline: Pipeline) -> DataFrame:
         key = _bytes(record.field(options["key"]), df.schema[options["key"]].dataType)
     topic = F.lit(options["topic"]) if "topic" in options else F.coalesce(record.of("target"), record.of("topic"))
     gone = F.coalesce(record.of("is_tombstone"), F.lit(False))
-    return df.select(
-        topic.alias("topic"),
-        key.alias("key"),
-        F.when(~gone, _value(df, pipeline)).alias("value"),
-        F.coalesce(record.of("headers"), F.array().cast(HEADERS_TYPE)).cast(HEADERS_TYPE).alias("headers"),
-    )
+    headers = F.coalesce(record.of("headers"), F.array().cast(HEADERS_TYPE)).cast(HEADERS_TYPE)
+    return {"topic": topic, "key": key, "value": F.when(~gone, _value(df, pipeline)), "headers": headers}
 
 
 def _value(df: DataFrame, pipeline: Pipeline) -> Column:

@@ -356,6 +356,8 @@ class _Check:
         if "topic" not in options:
             return None
         found = DeadLetter(options["topic"], servers)
+        if sink is not None and sink.kind == "topic" and sink.options.get("topic") == found.topic:
+            self._wrong(("dead-letter", "topic"), f"dead letters cannot go to {found.topic}, which is the sink's topic")
         shares = sink is not None and sink.kind == "topic" and sink.options.get("bootstrap.servers") == servers
         if source is not None and source.kind == "http" and not shares:
             # The spool gives a record up when one query has read it, and bad records would have a query of their own.

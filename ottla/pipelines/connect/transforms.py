@@ -252,7 +252,12 @@ def python(step: Step) -> DataFrame:
             T.StructField("message", T.StringType()),
         ]
     )
-    called = F.udf(_Call(function, fields), result_type)(F.when(record.is_good(), F.struct(*map(record.field, names))))
+    call = _Call(function, fields)
+
+    def transform(row):  # type: ignore[no-untyped-def]  # Spark would read a type as the kind of the function
+        return call(row)
+
+    called = F.udf(transform, result_type)(F.when(record.is_good(), F.struct(*map(record.field, names))))
     new = F.col("__ottla_new")
     df = step.df.select(F.col(META), called.alias("__ottla_new"))
     raised = record.error(
@@ -268,8 +273,6 @@ def python(step: Step) -> DataFrame:
 
 class _Call:
     """Calls the function in a worker, and returns what came of it as values, never as an exception."""
-
-    __name__ = "transform"
 
     def __init__(self, function: Callable[[dict[str, Any]], Any], fields: T.StructType) -> None:
         self._function = function
