@@ -36,8 +36,6 @@ from ottla.pipelines.streams.graph import (
     Work,
 )
 
-_NO_STEPS: tuple[Node, ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
 class Inflow:
@@ -55,10 +53,14 @@ class Inflow:
 
 @dataclass(frozen=True, slots=True)
 class Outflow:
-    """Where a root's records end: `end` is a sink, a `for_each`, or None for the root's own topic."""
+    """Where a root's records end: at a sink or a `for_each`, or in a topic that carries `end`'s results to others.
+
+    `final` flows take what windows say when they have closed, others what they say with each change.
+    """
 
     steps: tuple[Node, ...]
-    end: Node | None
+    end: Node
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +102,25 @@ def own_topics(topology: Topology, queries: list[Query]) -> dict[str, int | None
     """Every topic that carries results between queries, with the number of partitions asked for."""
     topics: dict[str, int | None] = {}
     for query in queries:
-        if any(flow.end is None for flow in query.outflows):
-            partitions = query.work.partitions if isinstance(query.work, Repartition) else None
-            topics[own_topic(topology, query.root)] = partitions
+        for flow in query.outflows:
+            if carries(flow):
+                topics[own_topic(topology, flow.end)] = (
+                    query.work.partitions if isinstance(query.work, Repartition) else None
+                )
     return topics
+
+
+def carries(flow: Outflow) -> bool:
+    """Whether a flow ends in a topic that other queries read."""
+    return isinstance(flow.end.work, STATEFUL)
 
 
 def signature(query: Query) -> str:
     """What a query's state depends on: a checkpoint made under another one cannot be gone on with."""
     match query.work:
-        case Aggregate(aggregation=aggregation, store=store, windows=windows, final=final):
+        case Aggregate(aggregation=aggregation, store=store, windows=windows):
             folds = ", ".join(f"{name}={fold.name}" for name, fold in aggregation.folds)
-            return f"Aggregate({store}, {windows}, final={final}, folds=[{folds}])"
+            return f"Aggregate({store}, {windows}, folds=[{folds}])"
         case StreamJoin(windows=windows, kind=kind):
             return f"StreamJoin({windows}, {kind})"
         case StreamTableJoin(kind=kind) | TableJoin(kind=kind) | ForeignKeyMatch(kind=kind):
@@ -130,46 +139,36 @@ def _query(topology: Topology, node: Node) -> Iterator[Query]:
         if ends:
             yield Query(node, node.work, ((Inflow(node, ()),),), ends)
         return
-    if not isinstance(node.work, STATEFUL):
-        return
     if isinstance(node.work, Repartition):
-        yield Query(node, node.work, _inputs(topology, node), (Outflow((), None),))
+        yield Query(node, node.work, _inputs(topology, node), (Outflow((), node),))
         ends = tuple(_outflows(topology, node, ()))
         if ends:  # what was repartitioned is read again, as from anyone's topic
             yield Query(replace(node, name=f"{node.name}-READ"), Pass("read"), ((Inflow(node, ()),),), ends)
-        return
-    work: Work = node.work
-    inputs, before = _inputs(topology, node), _NO_STEPS
-    if isinstance(work, Suppress):
-        aggregate, before = _suppressed(topology, node)
-        assert isinstance(aggregate.work, Aggregate)
-        work, inputs = replace(aggregate.work, final=True, late_topic=None), _inputs(topology, aggregate)
-        if not _query_wanted(topology, aggregate):
-            work = replace(work, late_topic=aggregate.work.late_topic)
-    ends = tuple(_outflows(topology, node, before))
+    elif isinstance(node.work, Aggregate):
+        ends = (*_all_outflows(topology, node, (), final=node.work.final), *_suppressed(topology, node, ()))
+        if ends or node.work.late_topic is not None or is_named(node):
+            yield Query(node, node.work, _inputs(topology, node), ends)
+    elif isinstance(node.work, STATEFUL) and not isinstance(node.work, Suppress):
+        ends = tuple(_all_outflows(topology, node, ()))
+        if ends or isinstance(node.work, Custom):
+            yield Query(node, node.work, _inputs(topology, node), ends)
+
+
+def _all_outflows(topology: Topology, node: Node, steps: tuple[Node, ...], *, final: bool = False) -> Iterator[Outflow]:
+    """Where a root's results end, its own topic among them when another root reads it."""
+    for flow in _outflows(topology, node, steps):
+        yield replace(flow, final=final)
     if _feeds_a_root(topology, node):
-        ends = (*ends, Outflow(before, None))
-    if ends or (not isinstance(node.work, Suppress) and _query_wanted(topology, node)):
-        yield Query(node, work, inputs, ends)
+        yield Outflow(steps, node, final)
 
 
-def _query_wanted(topology: Topology, node: Node) -> bool:
-    """Whether someone wants a step's own results: a reader, one who asks its store, or nobody but a suppress()."""
-    if isinstance(node.work, Custom) or is_named(node):
-        return True
-    return bool(list(_outflows(topology, node, ()))) or _feeds_a_root(topology, node)
-
-
-def _suppressed(topology: Topology, node: Node) -> tuple[Node, tuple[Node, ...]]:
-    """The windowed table behind a suppress(), and the steps between."""
-    between: list[Node] = []
-    while True:
-        node = topology.nodes[node.parents[0]]
-        if isinstance(node.work, Aggregate):
-            return node, tuple(reversed(between))
-        if not isinstance(node.work, MapValues | Filter):
-            raise PipelineError(f"suppress() follows a windowed table, not {node.name}")
-        between.append(node)
+def _suppressed(topology: Topology, node: Node, steps: tuple[Node, ...]) -> Iterator[Outflow]:
+    """Where a windowed table's last words end: behind each suppress() on it."""
+    for child in topology.children(node.name):
+        if isinstance(child.work, Suppress):
+            yield from _all_outflows(topology, child, steps, final=True)
+        elif isinstance(child.work, MapValues | Filter) and child.work.table:
+            yield from _suppressed(topology, child, (*steps, child))
 
 
 def _inputs(topology: Topology, node: Node) -> tuple[tuple[Inflow, ...], ...]:
@@ -198,7 +197,7 @@ def _outflows(topology: Topology, node: Node, steps: tuple[Node, ...]) -> Iterat
 
 
 def _feeds_a_root(topology: Topology, node: Node) -> bool:
-    """Whether another root reads this one's results; a suppress() does not, it makes its own."""
+    """Whether another root reads this one's results; a suppress() is part of its table."""
     for child in topology.children(node.name):
         if isinstance(child.work, Suppress):
             continue

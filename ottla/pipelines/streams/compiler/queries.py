@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType, LongType, StructType
 
 from ottla.pipelines.streams.compiler import roots, steps
 from ottla.pipelines.streams.compiler.columns import JSON, decode, encode, serde_of, text, untext
+from ottla.pipelines.streams.compiler.roots import is_built_in
 from ottla.pipelines.streams.graph import (
     REKEYS,
     Aggregate,
@@ -33,10 +34,10 @@ from ottla.pipelines.streams.graph import (
     TableJoin,
     Topology,
 )
-from ottla.pipelines.streams.planning import Inflow, Outflow, Query, is_named, own_topic
+from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, is_named, own_topic
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import changelog_topic
-from ottla.pipelines.streams.tasks.task import LATE, RESULT
+from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT
 from ottla.pipelines.streams.windows import SessionWindows, Windows
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Compiler:
     def _root(self, query: Query) -> tuple[DataFrame, Windows | None, bool]:
         """A root's results, their windows, and whether they are updates in Spark's sense."""
         work = query.work
-        plain = isinstance(work, Aggregate) and work.windows is None and bool(work.aggregation.folds)
+        plain = isinstance(work, Aggregate) and is_built_in(work)
         ordered = plain or not isinstance(work, _NEED_PLACES)
         columns = (
             ("key", "value", "timestamp") if ordered else ("key", "value", "timestamp", "topic", "partition", "offset")
@@ -142,7 +143,10 @@ class Compiler:
         tasks = [self._task(query) for _ in inputs]
         match work:
             case Aggregate():
-                return roots.aggregate(inputs[0], work, tasks[0]), work.windows, plain
+                finals = work.final or any(flow.final for flow in query.outflows)
+                updates = not work.final and (is_named(query.root) or not all(flow.final for flow in query.outflows))
+                results = roots.aggregate(inputs[0], work, tasks[0], updates=updates, finals=finals)
+                return results, work.windows, plain
             case StreamJoin():
                 return roots.stream_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
             case StreamTableJoin():
@@ -201,15 +205,25 @@ class Compiler:
 
     def _end(self, query: Query, flow: Outflow, windows: Windows | None) -> _End:
         kept = None if _rekeys(flow.steps) else windows
-        which = _which(query)
-        if flow.end is None:
-            topic = own_topic(self.topology, query.root)
-            return _End(self, which, flow.steps, lambda frame: (F.lit(topic), *_own_bytes()))
+        which = _which(query, final=flow.final)
+        if carries(flow):
+            return _End(self, which, flow.steps, self._own_bytes(flow.end, kept))
         if isinstance(flow.end.work, ForEach):
             work = flow.end.work
             return _End(self, which, flow.steps, lambda frame: (F.lit(""), *_nothing()), finish=work)
         assert isinstance(flow.end.work, Sink)
         return _End(self, which, flow.steps, _sink_bytes(flow.end.work, kept))
+
+    def _own_bytes(self, end: Node, windows: Windows | None) -> Bytes:
+        """A row for the queries that read these results; its types are kept for them."""
+
+        def made(frame: DataFrame) -> tuple[Column, Column, Column]:
+            self.shapes[end.name] = Shape(frame.schema["key"].dataType, frame.schema["value"].dataType, windows)
+            body = F.to_json(F.struct("value", "timestamp"), JSON)
+            key = text(F.col("key"), "key").cast("binary")
+            return F.lit(own_topic(self.topology, end)), key, body.cast("binary")
+
+        return made
 
     def _side_ends(self, query: Query, windows: Windows | None) -> list[_End]:
         """What a root writes beside its results: late records, and its stores' changelogs."""
@@ -219,7 +233,7 @@ class Compiler:
             ends.append(_End(self, F.col("kind") == LATE, (), _late_bytes(work.late_topic)))
         if isinstance(work, Aggregate) and is_named(query.root):
             topic = changelog_topic(application, work.store)
-            ends.append(_End(self, _which(query), (), _changelog_bytes(topic, windows)))
+            ends.append(_End(self, _which(query, final=work.final), (), _changelog_bytes(topic, windows)))
         if isinstance(work, Custom) and any(spec.logged for spec in work.operator.stores):
             logged = [spec.name for spec in work.operator.stores if spec.logged]
             ends.append(_End(self, F.col("store").isin(logged), (), _store_bytes(application)))
@@ -260,8 +274,8 @@ _NEED_PLACES = (
 
 def writes(topology: Topology, query: Query) -> list[str]:
     """The topics a query writes to."""
-    topics = [own_topic(topology, query.root) for flow in query.outflows if flow.end is None]
-    topics += [flow.end.work.topic for flow in query.outflows if flow.end and isinstance(flow.end.work, Sink)]
+    topics = [own_topic(topology, flow.end) for flow in query.outflows if carries(flow)]
+    topics += [flow.end.work.topic for flow in query.outflows if isinstance(flow.end.work, Sink)]
     if isinstance(query.work, Aggregate) and query.work.late_topic is not None:
         topics.append(query.work.late_topic)
     topics += [changelog_topic(topology.application, name) for name in logged_stores(query)]
@@ -275,12 +289,13 @@ def logged_stores(query: Query) -> list[str]:
     return [query.work.store] if isinstance(query.work, Aggregate) and is_named(query.root) else []
 
 
-def _which(query: Query) -> Column | None:
+def _which(query: Query, *, final: bool = False) -> Column | None:
     """Which rows of a root are its results."""
     if isinstance(query.work, Custom):
         return F.col("store").isNull()
-    windowed = isinstance(query.work, Aggregate) and not (query.work.windows is None and query.work.aggregation.folds)
-    return F.col("kind") == RESULT if windowed else None
+    if isinstance(query.work, Aggregate) and not is_built_in(query.work):
+        return F.col("kind") == (FINAL if final else RESULT)
+    return None
 
 
 def _sink_bytes(work: Sink, windows: Windows | None) -> Bytes:
@@ -317,11 +332,6 @@ def _store_bytes(application: str) -> Bytes:
         return topic, F.col("store_key"), F.col("store_value")
 
     return made
-
-
-def _own_bytes() -> tuple[Column, Column]:
-    body = F.to_json(F.struct("value", "timestamp"), JSON)
-    return text(F.col("key"), "key").cast("binary"), body.cast("binary")
 
 
 def _nothing() -> tuple[Column, Column]:

@@ -45,9 +45,14 @@ if TYPE_CHECKING:
 PLACES = ("topic", "partition", "offset", "seq", "timestamp")
 
 
-def aggregate(frame: DataFrame, work: Aggregate, task: Column) -> DataFrame:
-    """A table by key, or by key and window."""
-    if work.windows is None and work.aggregation.folds:
+def is_built_in(work: Aggregate) -> bool:
+    """Whether Spark has the aggregate itself: one of named folds, without a clock."""
+    return work.windows is None and bool(work.aggregation.folds)
+
+
+def aggregate(frame: DataFrame, work: Aggregate, task: Column, *, updates: bool, finals: bool) -> DataFrame:
+    """A table by key, or by key and window, of which each change, the last word, or both are wanted."""
+    if is_built_in(work):
         return _built_in(frame, work.aggregation)
     arguments = _arguments(frame, work.aggregation)
     given = F.to_json(F.struct(*arguments.values())) if arguments else F.lit("{}")
@@ -56,7 +61,7 @@ def aggregate(frame: DataFrame, work: Aggregate, task: Column) -> DataFrame:
     )
     late = text(F.col("value"), "value") if work.late_topic is not None else F.lit(None).cast("string")
     rows = _rows(frame, 0, task, value_text, late)
-    results = transform(_operator(work), rows)
+    results = transform(_operator(work, updates=updates, finals=finals), rows)
     key = untext(F.col("key_text"), "key", frame.schema["key"].dataType)
     value_type = _value_type(frame, work.aggregation, arguments)
     columns = {
@@ -201,17 +206,17 @@ def _same_keys(left: DataFrame, right: DataFrame) -> None:
         raise PipelineError(f"a join needs keys of one type, not {kinds[0]} and {kinds[1]}: give both the same serde")
 
 
-def _operator(work: Aggregate) -> Operator:
+def _operator(work: Aggregate, *, updates: bool, finals: bool) -> Operator:
     gathering = Gathering(work.aggregation)
     match work.windows:
         case None:
             return KeyAggregate(gathering)
         case TimeWindows():
-            return WindowAggregate(gathering, work.windows, work.final)
+            return WindowAggregate(gathering, work.windows, updates, finals)
         case SlidingWindows():
-            return SlidingAggregate(gathering, work.windows, work.final)
+            return SlidingAggregate(gathering, work.windows, updates, finals)
         case SessionWindows():
-            return SessionAggregate(gathering, work.windows, work.final)
+            return SessionAggregate(gathering, work.windows, updates, finals)
 
 
 def _built_in(frame: DataFrame, aggregation: Aggregation) -> DataFrame:

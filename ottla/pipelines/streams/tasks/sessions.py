@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.pipelines.streams.tasks.closing import Closing
 from ottla.pipelines.streams.tasks.gathering import Gathering
-from ottla.pipelines.streams.tasks.task import LATE, RESULT, Output, Record, Task
+from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import SessionWindows
 
 
@@ -21,7 +21,8 @@ class SessionAggregate:
 
     gathering: Gathering
     windows: SessionWindows
-    final: bool
+    updates: bool = True
+    finals: bool = False
 
     def process(self, task: Task, record: Record) -> None:
         """Puts a record into the session it falls into, which may make two sessions one."""
@@ -71,18 +72,18 @@ class SessionAggregate:
                     closing.opened(session[1])
                     stay.append(session)
                 else:
-                    done.append(self._output(key, session, self.gathering.result(session[2])))
+                    done.append(self._output(FINAL, key, session, self.gathering.result(session[2])))
             task.keep(key, {"sessions": stay} if stay else {})
-        if self.final:
+        if self.finals:
             task.outputs += sorted(done, key=lambda output: (output.end, output.key))
 
     def _change(self, task: Task, key: str, session: list[Any], result: str | None) -> None:
-        if not self.final:
-            task.update(key, session[0], session[1], self._output(key, session, result))
+        if self.updates:
+            task.update(key, session[0], session[1], self._output(RESULT, key, session, result))
 
     @staticmethod
-    def _output(key: str, session: list[Any], result: str | None) -> Output:
-        return Output(RESULT, key, result, None, session[1], session[0], session[1])
+    def _output(kind: int, key: str, session: list[Any], result: str | None) -> Output:
+        return Output(kind, key, result, None, session[1], session[0], session[1])
 
     def _close_time(self, task: Task) -> int:
         return task.stream_time - self.windows.grace_ms - self.windows.gap_ms

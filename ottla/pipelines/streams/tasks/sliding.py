@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.pipelines.streams.tasks.closing import Closing
 from ottla.pipelines.streams.tasks.gathering import Gathering
-from ottla.pipelines.streams.tasks.task import LATE, RESULT, Output, Record, Task
+from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import SlidingWindows
 
 Cell = list[Any]  # [state, time of the window's latest record, given out]
@@ -23,7 +23,8 @@ class SlidingAggregate:
 
     gathering: Gathering
     windows: SlidingWindows
-    final: bool
+    updates: bool = True
+    finals: bool = False
 
     def process(self, task: Task, record: Record) -> None:
         """Adds a record to the windows that hold it and makes those that only now differ from others."""
@@ -106,14 +107,14 @@ class SlidingAggregate:
                     closing.opened(end)
                     continue
                 if not cell[2]:
-                    done.append(Output(RESULT, key, self.gathering.result(cell[0]), None, cell[1], start, end))
+                    done.append(Output(FINAL, key, self.gathering.result(cell[0]), None, cell[1], start, end))
                     cell[2] = True
                 if start <= task.stream_time - self._retention():
                     del key_state[text]
                 else:
                     closing.opened(end + self.windows.difference_ms)
             task.keep(key, key_state)
-        if self.final:
+        if self.finals:
             task.outputs += sorted(done, key=lambda output: (output.end, output.key))
 
     def _retention(self) -> int:
@@ -143,7 +144,7 @@ class _Page:
         self.key_state[str(start)] = cell
         end = start + self.operator.windows.difference_ms
         Closing(self.task).opened(end)
-        if not self.operator.final:
+        if self.operator.updates:
             result = self.operator.gathering.result(cell[0])
             self.task.update(
                 self.record.key, start, end, Output(RESULT, self.record.key, result, None, cell[1], start, end)

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-RESULT, LATE = 0, 1
+RESULT, LATE, FINAL = 0, 1, 2
+"""A change, a record that came too late, and a window's last word."""
 
 
 class Record(NamedTuple):

@@ -1,7 +1,7 @@
 """Tumbling and hopping windows, by stream time.
 
 A record belongs to every window that covers it and is not closed: whose end is after stream time less the grace period.
-With `final`, a window's row comes once, when it has closed; otherwise each change does.
+`updates` are rows for each change; `finals` are rows that come once, when their window has closed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ottla.pipelines.streams.tasks.closing import Closing
 from ottla.pipelines.streams.tasks.gathering import Gathering
-from ottla.pipelines.streams.tasks.task import LATE, RESULT, Output, Record, Task
+from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import TimeWindows
 
 
@@ -20,7 +20,8 @@ class WindowAggregate:
 
     gathering: Gathering
     windows: TimeWindows
-    final: bool
+    updates: bool = True
+    finals: bool = False
 
     def process(self, task: Task, record: Record) -> None:
         """Adds a record to its windows."""
@@ -39,7 +40,7 @@ class WindowAggregate:
             state, at = self.gathering.add(record.key, record.value, state), max(at, record.timestamp)
             key_state[str(start)] = [state, at]
             end = start + self.windows.size_ms
-            if not self.final:
+            if self.updates:
                 output = Output(RESULT, record.key, self.gathering.result(state), None, at, start, end)
                 task.update(record.key, start, end, output)
         task.keep(record.key, key_state)
@@ -59,9 +60,9 @@ class WindowAggregate:
                     closing.opened(end)
                     continue
                 state, at = key_state.pop(text)
-                done.append(Output(RESULT, key, self.gathering.result(state), None, at, int(text), end))
+                done.append(Output(FINAL, key, self.gathering.result(state), None, at, int(text), end))
             task.keep(key, key_state)
-        if self.final:
+        if self.finals:
             task.outputs += sorted(done, key=lambda output: (output.end, output.key))
 
     def _closing(self, task: Task) -> Closing:

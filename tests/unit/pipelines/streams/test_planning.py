@@ -8,7 +8,6 @@ import pytest
 
 from ottla.pipelines import PipelineError
 from ottla.pipelines.streams import JoinWindows, StreamsBuilder, TimeWindows, Topology
-from ottla.pipelines.streams.graph import Aggregate
 from ottla.pipelines.streams.planning import own_topics, plan
 from ottla.pipelines.streams.running import check, check_partitions
 
@@ -34,22 +33,24 @@ def test_each_step_that_remembers_is_a_query_and_reads_the_last_ones_results_fro
     topology = build(builder)
     first, second = plan(topology)
     assert own_topics(topology, [first, second]) == {"app-KSTREAM-COUNT-0000000001-repartition": None}
-    assert [flow.end for flow in first.outflows] == [None]
+    assert [flow.end.name for flow in first.outflows] == [first.name]
     assert second.inputs[0][0].origin.name == first.root.name
     assert not second.inputs[0][0].keeps_partitions
 
 
-def test_a_suppressed_window_is_counted_once_unless_someone_wants_the_updates_too() -> None:
-    for updates in (False, True):
-        builder = StreamsBuilder()
-        table = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size(10)).late_to("late").count()
-        table.map_values("value + 1").suppress().to_stream().to("final")
-        if updates:
-            table.to_stream().to("updates")
-        works = [query.work for query in plan(build(builder))]
-        finals = [work.final for work in works if isinstance(work, Aggregate)]
-        assert finals == ([False, True] if updates else [True])
-        assert [work.late_topic for work in works if isinstance(work, Aggregate)].count("late") == 1
+def test_a_windowed_table_and_its_last_words_are_one_query() -> None:
+    builder = StreamsBuilder()
+    table = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size(10)).count()
+    table.to_stream().to("updates")
+    table.map_values("value + 1").suppress().to_stream().group_by("value").count().to_stream().to("final")
+    topology = build(builder)
+    first, second = plan(topology)
+    assert [(flow.end.name, flow.final) for flow in first.outflows] == [
+        ("KSTREAM-SINK-0000000003", False),
+        ("KTABLE-SUPPRESS-0000000005", True),
+    ]
+    assert list(own_topics(topology, [first])) == ["app-KTABLE-SUPPRESS-0000000005-repartition"]
+    assert second.inputs[0][0].origin.name == "KTABLE-SUPPRESS-0000000005"
 
 
 def test_a_repartitioned_stream_is_written_and_read_again() -> None:

@@ -17,7 +17,7 @@ from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
 from ottla.pipelines.streams.tasks.sessions import SessionAggregate
 from ottla.pipelines.streams.tasks.sliding import SlidingAggregate
-from ottla.pipelines.streams.tasks.task import LATE, RESULT, Operator, Output, Record, run
+from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Operator, Output, Record, run
 from ottla.pipelines.streams.tasks.windowing import WindowAggregate
 from ottla.pipelines.streams.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
@@ -47,7 +47,7 @@ def rows(outputs: list[Output]) -> Rows:
     """The last value of each row."""
     found: Rows = {}
     for one in outputs:
-        if one.kind == RESULT:
+        if one.kind in (RESULT, FINAL):
             assert one.key is not None
             value = None if one.value is None else json.loads(one.value)["value"]
             found[json.loads(one.key)["key"], one.start, one.end] = value
@@ -66,7 +66,7 @@ def in_batches(operator: Operator, records: list[Record], cuts: list[int]) -> li
 
 
 def test_a_window_takes_records_until_stream_time_has_passed_its_end_and_the_grace_period() -> None:
-    operator = WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5), final=False)
+    operator = WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5))
     times = [0, 12, 9, 14, 8, 15, 7]
     outputs = run(operator, Shelf(), [record("a", time) for time in times])
     assert rows(outputs) == {("a", 0, 10): 3, ("a", 10, 20): 3}
@@ -74,7 +74,7 @@ def test_a_window_takes_records_until_stream_time_has_passed_its_end_and_the_gra
 
 
 def test_a_final_window_comes_once_when_it_has_closed() -> None:
-    operator = WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5), final=True)
+    operator = WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5), updates=False, finals=True)
     shelf = Shelf()
     assert run(operator, shelf, [record("a", 1), record("b", 2), record("a", 14)]) == []
     assert rows(run(operator, shelf, [record("c", 15)])) == {("a", 0, 10): 1, ("b", 0, 10): 1}
@@ -85,17 +85,17 @@ def test_a_final_window_comes_once_when_it_has_closed() -> None:
 @pytest.mark.parametrize(
     "operator",
     [
-        WindowAggregate(COUNT, TimeWindows.of_size(10, grace=7).advance_by(4), final=True),
-        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(6, grace=9), final=True),
-        SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=4), final=True),
-        WindowAggregate(COUNT, TimeWindows.of_size(10, grace=7), final=False),
-        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(6, grace=9), final=False),
-        SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=4), final=False),
+        WindowAggregate(COUNT, TimeWindows.of_size(10, grace=7).advance_by(4), updates=False, finals=True),
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(6, grace=9), updates=False, finals=True),
+        SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=4), updates=False, finals=True),
+        WindowAggregate(COUNT, TimeWindows.of_size(10, grace=7)),
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(6, grace=9)),
+        SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=4)),
         WindowedJoin(JoinWindows.of_time_difference(4, grace=3), "outer"),
         WindowedJoin(JoinWindows.of_time_difference(4).after(1), "left"),
     ],
     ids=lambda operator: (
-        f"{type(operator).__name__}-{getattr(operator, 'final', None) or getattr(operator, 'kind', '')}"
+        f"{type(operator).__name__}-{getattr(operator, 'finals', None) or getattr(operator, 'kind', '')}"
     ),
 )
 @pytest.mark.parametrize("lateness", [0, 3, 30])
@@ -122,9 +122,9 @@ def test_results_do_not_depend_on_how_records_are_cut_into_batches(operator: Ope
 
 def test_state_is_forgotten_once_nothing_can_need_it() -> None:
     operators: list[Operator] = [
-        WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5), final=False),
-        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(10, grace=5), final=False),
-        SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(10, grace=5), final=False),
+        WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5)),
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(10, grace=5)),
+        SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(10, grace=5)),
         WindowedJoin(JoinWindows.of_time_difference(10, grace=5), "outer"),
     ]
     for operator in operators:
@@ -138,7 +138,7 @@ def test_state_is_forgotten_once_nothing_can_need_it() -> None:
 
 
 def test_a_record_between_two_sessions_makes_them_one() -> None:
-    operator = SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=20), final=False)
+    operator = SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=20))
     shelf = Shelf()
     assert rows(run(operator, shelf, [record("a", 0), record("a", 8)])) == {("a", 0, 0): 1, ("a", 8, 8): 1}
     merged = rows(run(operator, shelf, [record("a", 4)]))
@@ -150,7 +150,7 @@ def test_sliding_windows_hold_every_set_of_records_that_is_close_enough() -> Non
     for seed in range(30):
         choice = random.Random(seed)
         times = [choice.randint(20, 60) for _ in range(12)]
-        operator = SlidingAggregate(COUNT, SlidingWindows.of_time_difference(10, grace=1000), final=False)
+        operator = SlidingAggregate(COUNT, SlidingWindows.of_time_difference(10, grace=1000))
         found = rows(run(operator, Shelf(), [record("a", time) for time in times]))
         ends = {time: (time - 10, time) for time in times}
         starts = {time: (time + 1, time + 11) for time in times if any(time < other <= time + 11 for other in times)}
