@@ -11,6 +11,7 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.compiler.queries import Compiled, Compiler
 from ottla.pipelines.streams.graph import GlobalSource, Topology
+from ottla.pipelines.streams.patience import started
 from ottla.pipelines.streams.planning import plan
 from ottla.pipelines.streams.running import PROVIDER, ROCKSDB
 from ottla.pipelines.streams.stores import Serde, serde
@@ -98,11 +100,11 @@ class TopologyTestDriver:
             self._append(topic, records)
         if not self._compiled:
             self._compile()
-        for number, compiled in enumerate(self._compiled):
-            # One after the other: each begins with a Python process of its own, and waits for it ten seconds at most.
-            if number == len(self._queries):
-                self._queries.append(self._run(compiled))
-            self._queries[number].processAllAvailable()
+        for query in self._queries:
+            query.processAllAvailable()
+        # One after the other: each begins with a Python process of its own, and waits for it ten seconds at most.
+        for compiled in self._compiled[len(self._queries) :]:
+            self._queries.append(started(partial(self._run, compiled), lambda query: query.processAllAvailable()))
 
     def take(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         """What the topology wrote to a topic since it was last asked."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.cluster import ClusterTopics
 from ottla.pipelines.streams.compiler.queries import Compiled, Compiler, Shape, logged_stores, writes
 from ottla.pipelines.streams.graph import Aggregate, Custom, GlobalSource, Topology
+from ottla.pipelines.streams.patience import started
 from ottla.pipelines.streams.planning import Query, own_topics, plan, signature
 from ottla.pipelines.streams.store_specs import store_spec
 from ottla.pipelines.streams.stores import StoreSpec, changelog_topic, ensure_changelogs
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 POLL_S = 0.05
+IDLE = "Waiting for data to arrive"
+"""Spark's word for a query that has begun and has nothing to do."""
 
 
 def start(
@@ -76,10 +80,10 @@ def start(
         for one in compiled:
             name = one.query.name
             place, identity = f"{checkpoint}/{name}", f"{topology.application}-{name}"
-            query = cluster.write(one, place, identity, interval=None if available_now else interval)
-            running.queries[name] = query
-            if available_now:
-                query.awaitTermination()  # what it wrote is what the next ones read
+            begin = partial(cluster.write, one, place, identity, interval=None if available_now else interval)
+            # What a query writes is what the next ones read: over what there is now, they run one after the other.
+            wait = _wait_for_the_end if available_now else _wait_for_the_beginning
+            running.queries[name] = started(begin, wait)
     except BaseException:
         running.stop()
         raise
@@ -195,6 +199,19 @@ def check_partitions(queries: list[Query], counts: Mapping[str, int]) -> None:
                     f"{query.name} joins topics that must have equally many partitions, and {told}: put "
                     f".repartition(partitions=...) in front of one side"
                 )
+
+
+def _wait_for_the_end(query: StreamingQuery) -> None:
+    query.awaitTermination()
+
+
+def _wait_for_the_beginning(query: StreamingQuery) -> None:
+    """Until the first micro-batch is done, or there is nothing to do: what can fail at the beginning has failed."""
+    while query.isActive and query.lastProgress is None and query.status["message"] != IDLE:
+        time.sleep(POLL_S)
+    failure = query.exception()
+    if failure is not None:
+        raise failure
 
 
 def _count(topology: Topology, queries: list[Query], cluster: ClusterTopics) -> dict[str, int]:
