@@ -6,6 +6,7 @@
 
 /* Small fields are copied as a whole block, so that much room is kept behind a column's data. */
 #define BLOCK 16
+#define VALIDITY_STEP 64
 
 /* Arrow's layout of variable-size binary: `offsets` has one entry more than there are rows, and row i is
  * data[offsets[i]:offsets[i + 1]]; a row is null where its bit in `validity` is 0, the lowest bit first. Validity is
@@ -43,20 +44,28 @@ binary_reserve(BinaryColumn *column, size_t rows, size_t bytes, Spares *spares)
     return NO_FAULT;
 }
 
+/* Let validity reach the row: a few rows further than that, so that this is not asked for each of them. */
 static int
+binary_extend_validity(BinaryColumn *column, int64_t row)
+{
+    Heap *validity = &column->validity;
+    size_t more = (size_t)row / 8 + VALIDITY_STEP - validity->size;
+    if (heap_reserve(validity, more, NULL) < 0) {
+        return -1;
+    }
+    memset(validity->data + validity->size, 0xff, more);
+    validity->size += more;
+    return 0;
+}
+
+static inline int
 binary_set_null(BinaryColumn *column, int64_t row)
 {
     size_t byte = (size_t)row / 8;
-    Heap *validity = &column->validity;
-    if (byte >= validity->size) {
-        size_t more = byte + 1 - validity->size;
-        if (heap_reserve(validity, more, NULL) < 0) {
-            return -1;
-        }
-        memset(validity->data + validity->size, 0xff, more);
-        validity->size += more;
+    if (byte >= column->validity.size && binary_extend_validity(column, row) < 0) {
+        return -1;
     }
-    validity->data[byte] &= (uint8_t)~(1u << (row % 8));
+    column->validity.data[byte] &= (uint8_t)~(1u << (row % 8));
     column->null_count++;
     return 0;
 }
@@ -104,9 +113,11 @@ binary_return_to(BinaryColumn *column, const BinaryMark *mark, int64_t rows)
     column->data.size = mark->data_size;
     column->validity.size = mark->validity_size;
     column->null_count = mark->null_count;
-    /* The last byte may have bits of rows that are no more. */
-    if (mark->validity_size == (size_t)rows / 8 + 1) {
-        column->validity.data[rows / 8] |= (uint8_t)(0xff << (rows % 8));
+    /* Bits of rows that are no more are set again. */
+    size_t byte = (size_t)rows / 8;
+    if (byte < mark->validity_size) {
+        column->validity.data[byte] |= (uint8_t)(0xff << (rows % 8));
+        memset(column->validity.data + byte + 1, 0xff, mark->validity_size - byte - 1);
     }
 }
 
@@ -418,10 +429,12 @@ binary_release(State *state, BinaryColumn *column, int64_t rows)
     else {
         Heap *bits = &column->validity;
         size_t size = ((size_t)rows + 7) / 8;
-        if (heap_reserve(bits, size - bits->size, NULL) < 0) {
-            return PyErr_NoMemory();
+        if (bits->size < size) {
+            if (heap_reserve(bits, size - bits->size, NULL) < 0) {
+                return PyErr_NoMemory();
+            }
+            memset(bits->data + bits->size, 0xff, size - bits->size);
         }
-        memset(bits->data + bits->size, 0xff, size - bits->size);
         bits->size = size;
         if (rows % 8 != 0) {
             bits->data[size - 1] &= (uint8_t)~(0xff << (rows % 8)); /* bits behind the last row are 0 */
