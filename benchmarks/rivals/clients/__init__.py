@@ -45,6 +45,8 @@ class ClientJob:
     record_count: int
     record_bytes: int
     codec: str = "none"
+    held_count: int = 0
+    """How many records the topic holds that is to be consumed: who is to read more begins again at its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
