@@ -34,7 +34,7 @@ from tests.support.broker import BrokerProcess
 from tests.support.clients import new_topic
 
 IS_SOAK = bool(os.environ.get("OTTLA_SOAK"))
-ROW_COUNT = 3000
+ROW_COUNT = 2000
 ROWS_PER_BATCH = 1000
 VALUE_SIZE = 4096
 """Large enough for several requests a task, and for half of a task's rows to be sent before the other half is there."""
@@ -53,7 +53,6 @@ STEPS = {
     "between the batch id and the end": (TXN_OFFSET_COMMIT, 2, True),
     "before the end": (END_TXN, 2, False),
     "after the end and before Spark notes it": (END_TXN, 2, True),
-    "after the last end": (END_TXN, 3, True),
 }
 QUICK = {
     "driver": ["between the batch id and the end", "after the end and before Spark notes it"],

@@ -16,6 +16,8 @@ from tests.support.clients import new_topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.timeout(300)  # the first of them starts Spark
+
 
 def options(cluster: Cluster, topic: str | None = None, **more: str) -> dict[str, str]:
     given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **more}
@@ -41,7 +43,8 @@ def test_a_batch_job_writes_keys_values_headers_topics_and_partitions(spark: Spa
         f"""
         select if(id % 2 = 0, '{first}', '{second}') as topic, cast(id as string) as key,
                if(id = 4, null, cast(concat('v', id) as binary)) as value, id as ignored,
-               array(struct('a' as key, cast('1' as binary) as value), struct('b', cast(null as binary))) as headers,
+               array(struct('a' as key, cast('1' as binary) as value),
+                     struct('b' as key, cast(null as binary) as value)) as headers,
                if(id < 50, 2, null) as partition
         from range(100)
         """
