@@ -120,7 +120,7 @@ def in_memory() -> Iterator[Seen]:
         yield seen
 
 
-@pytest.mark.timeout(300)  # Spark on a busy machine
+@pytest.mark.timeout(600)  # Spark on a busy machine
 def test_a_processor_on_spark_does_what_it_does_in_memory_across_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     expected = list(in_memory())
     assert [record.value for record in expected[0].forwarded][-3:] == [
