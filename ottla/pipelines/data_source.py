@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import (
+from ottla.pipelines.source.options import BadOption, SourceOptions, read_columns
+from ottla.pipelines.spark import require_spark
+
+require_spark()
+
+from pyspark.sql.datasource import DataSource  # noqa: E402  what is missing is told first
+from pyspark.sql.types import (  # noqa: E402
     ArrayType,
     BinaryType,
     DataType,
@@ -20,8 +25,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-
-from ottla.pipelines.source.options import BadOption, SourceOptions, read_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (

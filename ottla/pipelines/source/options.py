@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ottla.client.config import ConsumerConfig, read_settings
+from ottla.errors import InvalidConfig
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.source.offsets import EARLIEST, LATEST, Offsets, parse
 from ottla.types import TopicPartition
@@ -310,7 +312,12 @@ def _settings(given: _Given) -> dict[str, str]:
     name = found.get("group.id") or given.text("groupIdPrefix", "")
     if name:
         found.setdefault("client.id", name)  # what a broker's quotas and logs tell this reader by
-    return {name: value for name, value in found.items() if name not in _GROUP_SETTINGS}
+    settings = {name: value for name, value in found.items() if name not in _GROUP_SETTINGS}
+    try:
+        read_settings(ConsumerConfig, settings, {})
+    except InvalidConfig as error:
+        raise BadOption(f"A kafka option cannot be: {error}") from None
+    return settings
 
 
 def _duration_ms(name: str, text: str) -> int:

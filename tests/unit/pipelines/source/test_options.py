@@ -82,6 +82,11 @@ def test_a_delay_is_written_as_spark_writes_times(text: str, milliseconds: int) 
         ({"kafka.value.deserializer": "x"}, "kafka.value.deserializer is not supported"),
         ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit is not supported"),
         ({"kafka.interceptor.classes": "x"}, "kafka.interceptor.classes is not supported"),
+        (
+            {"kafka.isolation.levle": "x"},
+            "Unknown setting isolation.levle of a consumer: did you mean isolation.level?",
+        ),
+        ({"kafka.isolation.level": "read_everything"}, "A kafka option cannot be: "),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers must be specified"),
         ({"columns": "value,size"}, "There is no column 'size'"),
         ({"columns": "value,VALUE"}, "columns names 'value' twice"),
@@ -128,8 +133,8 @@ def test_without_a_topic_there_is_nothing_to_read() -> None:
 
 def test_settings_of_a_group_are_taken_and_have_no_effect() -> None:
     """As in Spark's connector, where a job may name its group: here it names the client, and nothing joins it."""
-    found = stream(**{"kafka.group.id": "g", "kafka.session.timeout.ms": "6000", "kafka.isolation.level": "x"})
-    assert found.settings == {"bootstrap.servers": "localhost:9092", "client.id": "g", "isolation.level": "x"}
+    found = stream(**{"kafka.group.id": "g", "kafka.session.timeout.ms": "6000", "kafka.check.crcs": "false"})
+    assert found.settings == {"bootstrap.servers": "localhost:9092", "client.id": "g", "check.crcs": "false"}
     assert stream(groupIdPrefix="jobs").settings["client.id"] == "jobs"
 
 
