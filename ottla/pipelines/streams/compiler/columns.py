@@ -32,6 +32,7 @@ from ottla.pipelines.streams.serdes import Serde
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql.udf import UserDefinedFunction
 
 # Spark's own form drops microseconds.
 JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
@@ -65,8 +66,9 @@ def called(function: Python, alive: Column | None, *, answer: bool) -> Column:
             wanted(*arguments)
         return answer
 
-    udf = F.udf(call, "boolean").asNondeterministic()
-    return udf(F.lit(True) if alive is None else alive, *(F.col(name) for name in taken))
+    return _udf(call, "boolean").asNondeterministic()(
+        F.lit(True) if alive is None else alive, *(F.col(name) for name in taken)
+    )
 
 
 def decode(serde: Serde, bytes_column: str) -> Column:
@@ -142,13 +144,22 @@ def untext(json: Column, name: str, kind: DataType) -> Column:
 
 def _python(expression: Python, names: tuple[str, ...], alive: Column | None) -> Column:
     function = expression.function
-    if alive is None:
-        return F.udf(function, expression.returns, useArrow=True)(*(F.col(name) for name in names))
 
     def guarded(is_alive: bool, *arguments: Any) -> Any:
         return function(*arguments) if is_alive else None
 
-    return F.udf(guarded, expression.returns, useArrow=True)(alive, *(F.col(name) for name in names))
+    wanted = F.lit(True) if alive is None else F.coalesce(alive, F.lit(False))
+    return _udf(guarded, expression.returns)(wanted, *(F.col(name) for name in names))
+
+
+def _udf(function: Callable[..., Any], returns: str) -> UserDefinedFunction:
+    """A function of plain values as Spark's. Spark would read a pandas function out of type hints, so it sees none."""
+
+    def plain(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    plain.__annotations__.clear()
+    return F.udf(plain, returns, useArrow=True)  # type: ignore[return-value]
 
 
 def _taken(function: Callable[..., Any], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -159,11 +170,11 @@ def _taken(function: Callable[..., Any], names: tuple[str, ...]) -> tuple[str, .
 
 
 def _double(raw: Column) -> Column:
-    return F.udf(_read_double, "double", useArrow=True)(raw)
+    return _udf(_read_double, "double")(raw)
 
 
 def _double_bytes(value: Column) -> Column:
-    return F.udf(_write_double, "binary", useArrow=True)(value.cast("double"))
+    return _udf(_write_double, "binary")(value.cast("double"))
 
 
 def _read_double(raw: bytes | None) -> float | None:
