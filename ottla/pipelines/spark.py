@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ottla.pipelines.errors import MissingDependency, PipelineError
 from ottla.pipelines.java import find_java
+from ottla.pipelines.spark_home import light_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,6 +115,11 @@ def _prepare(master: str, java: str | os.PathLike[str] | None) -> None:
     if not LOCAL.match(master):
         return
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    if os.environ["PYSPARK_PYTHON"] == sys.executable and "SPARK_HOME" not in os.environ:
+        package = find_spec("pyspark")
+        assert package is not None, "a session needs it, and has looked for it"
+        if package.origin and (home := light_home(Path(package.origin).resolve().parent)):
+            os.environ["SPARK_HOME"] = str(home)
     # A checkout that is used without being installed is not on the workers' path.
     root = str(Path(__file__).resolve().parent.parent.parent)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
