@@ -40,7 +40,7 @@ class TimeMode(enum.Enum):
 
     NONE = "none"
     PROCESSING = "ProcessingTime"
-    """The clock, as it stood when the batch began."""
+    """The clock, as it stood when the batch began. Spark runs on without records then: `availableNow` never ends."""
     EVENT = "EventTime"
     """The watermark: the newest timestamp seen, less the delay given."""
 
