@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,8 +79,25 @@ def run(
         runner = _Runner(pipeline, spark, home, state, on_batch, lambda: is_asked_to_stop() or home.is_asked_to_stop)
         if pipeline.source.kind == "http":
             on_ready(f"http://{stack.enter_context(runner.listening()).address}{pipeline.source.options['path']}")
-        runner.run(AVAILABLE_NOW if once else pipeline.trigger)
+        with _spark_in_one_line():
+            runner.run(AVAILABLE_NOW if once else pipeline.trigger)
     return state
+
+
+@contextmanager
+def _spark_in_one_line() -> Iterator[None]:
+    """What Spark raises, as the line that says why."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise PipelineFailed(reason(str(error))) from error
+    except Py4JJavaError as error:
+        raise PipelineFailed(reason(str(error.java_exception))) from error
+    except (Py4JError, ConnectionError) as error:
+        raise PipelineFailed("the Java process of Spark has ended") from error
 
 
 @contextmanager
@@ -98,13 +115,16 @@ def _told(home: Home, state: State) -> Iterator[None]:
 
 @contextmanager
 def _own_session(pipeline: Pipeline, master: str | None) -> Iterator[SparkSession]:
+    from py4j.protocol import Py4JError
+
     from ottla.pipelines.spark import session
 
     spark = session(f"ottla-{pipeline.name}", master=master, conf=dict(pipeline.spark))
     try:
         yield spark
     finally:
-        spark.stop()
+        with suppress(Py4JError, ConnectionError):  # a Java process that has ended need not be stopped
+            spark.stop()
 
 
 def _take_session(spark: SparkSession, state: State) -> None:
@@ -156,25 +176,21 @@ class _Runner:
             self._write(found)
             return
         checkpoint = self._pipeline.checkpoint or str(self._home.checkpoint)
-        queries = [
-            outcome.start(f"{self._pipeline.name}-{outcome.name}", f"{checkpoint}/{outcome.name}", trigger)
-            for outcome in found
-        ]
+        queries: list[StreamingQuery] = []
         try:
+            for outcome in found:
+                name = f"{self._pipeline.name}-{outcome.name}"
+                queries.append(outcome.start(name, f"{checkpoint}/{outcome.name}", trigger))
             self._watch(queries)
         finally:
             for query in queries:
-                query.stop()
+                if query.isActive:
+                    query.stop()
 
     def _write(self, found: list[Outcome]) -> None:
         """A source that ends: everything at once."""
-        from pyspark.errors import PySparkException
-
         for outcome in found:
-            try:
-                outcome.write()
-            except (PySparkException, PipelineError) as error:
-                raise PipelineFailed(reason(str(error))) from error
+            outcome.write()
         self._say("done")
 
     def _watch(self, queries: list[StreamingQuery]) -> None:
