@@ -33,6 +33,8 @@ from tests.pipelines.sink.tripwire import (
 from tests.support.broker import BrokerProcess
 from tests.support.clients import new_topic
 
+pytestmark = pytest.mark.timeout(600)  # a driver may have to be started twice, on a machine that has more to do
+
 IS_SOAK = bool(os.environ.get("OTTLA_SOAK"))
 ROW_COUNT = 2000
 ROWS_PER_BATCH = 1000
@@ -181,7 +183,6 @@ def by_key(records: list[tuple[int, bytes, int]]) -> dict[bytes, list[int]]:
     return found
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", cases("worker"))
 def test_a_worker_that_is_killed_loses_and_doubles_nothing(
     step: str, wire: Tripwire, broker: BrokerProcess, drivers: Drivers, tmp_path: Path
@@ -199,7 +200,6 @@ def test_a_worker_that_is_killed_loses_and_doubles_nothing(
     copy.check()
 
 
-@pytest.mark.timeout(300)
 def test_tasks_that_fail_half_way_are_completed_by_their_next_attempt(
     wire: Tripwire, broker: BrokerProcess, drivers: Drivers, tmp_path: Path
 ) -> None:
@@ -210,7 +210,6 @@ def test_tasks_that_fail_half_way_are_completed_by_their_next_attempt(
     copy.check()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(not IS_SOAK, reason="speculative tasks take their time: OTTLA_SOAK=1")
 def test_a_speculative_copy_of_a_slow_task_loses_and_doubles_nothing(
     wire: Tripwire, broker: BrokerProcess, drivers: Drivers, tmp_path: Path
@@ -220,7 +219,6 @@ def test_a_speculative_copy_of_a_slow_task_loses_and_doubles_nothing(
     copy.check()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", cases("broker"))
 def test_a_broker_that_is_killed_loses_and_doubles_nothing(
     step: str, wire: Tripwire, broker: BrokerProcess, drivers: Drivers, tmp_path: Path
@@ -239,7 +237,6 @@ def test_a_broker_that_is_killed_loses_and_doubles_nothing(
     copy.check()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", cases("driver"))
 def test_a_driver_that_is_killed_loses_and_doubles_nothing(
     step: str, wire: Tripwire, broker: BrokerProcess, drivers: Drivers, tmp_path: Path
