@@ -30,7 +30,18 @@ Value = str | int | float | bool
 LOCAL = re.compile(r"local(\[.*\])?$")
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+EVERYWHERE: dict[str, str | bool] = {
+    # A topic's timestamps are instants. With one time zone a window begins at the same instant on the machine
+    # that reads the result as on the one that made it.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": True,
+    # State of any size, checkpointed as what changed; `transformWithState` knows no other store.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": True,
+}
+"""Settings that a running session takes as well."""
 
 
 def session(
@@ -71,20 +82,14 @@ def session(
     elif master is not None and running is None:
         builder = builder.master(master)
     made: SparkSession = builder.config(map=dict(chosen)).getOrCreate()
+    if running is None and remote is None and master is None:
+        _complete(made, chosen)
     return made
 
 
 def defaults(master: str, *, ui: bool = False) -> Mapping[str, Value]:
     """What a session is given unless its caller says otherwise."""
-    found: dict[str, Value] = {
-        # A topic's timestamps are instants. With one time zone everywhere a window begins at the same instant on the
-        # machine that reads the result as on the one that made it.
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": True,
-        # State of any size, checkpointed as what changed; `transformWithState` knows no other store.
-        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": True,
-    }
+    found: dict[str, Value] = {**EVERYWHERE}
     if LOCAL.match(master):
         found |= {
             # The host's own name may resolve to nothing, or to an address that a laptop has lost since.
@@ -98,6 +103,14 @@ def defaults(master: str, *, ui: bool = False) -> Mapping[str, Value]:
         if "SPARK_CONF_DIR" not in os.environ:  # an operator's own logging stays
             found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     return found
+
+
+def _complete(submitted: SparkSession, chosen: Mapping[str, Value]) -> None:
+    """What `spark-submit` was told is known only now: the rest of the defaults, those that a running session takes."""
+    told = submitted.sparkContext.getConf()
+    for name, value in EVERYWHERE.items():
+        if name not in chosen and not told.contains(name):
+            submitted.conf.set(name, value)
 
 
 def require_spark() -> None:
