@@ -21,6 +21,7 @@ from ottla.types import Buffer
 
 INT32_MAX = 2**31 - 1
 HEAD_SIZE_MAX = 2**16
+EXPECTED_MAX = 2**30
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
@@ -105,6 +106,14 @@ class ColumnBuilder:
     def data_size(self) -> int:
         """The bytes of all keys, values and headers so far."""
         return sum(column.data_size for column in (self._key, self._value, self._headers) if column is not None)
+
+    def expect(self, rows: int, value_bytes: int, /) -> None:
+        """Make room for so many more rows and bytes of values, so that the columns do not move while they grow.
+
+        More or less may come. `ValueError` for what no columns could hold.
+        """
+        if not (0 <= rows <= EXPECTED_MAX and 0 <= value_bytes <= EXPECTED_MAX):
+            raise ValueError(f"{rows} rows with {value_bytes} bytes cannot be expected")
 
     def append(
         self,

@@ -99,6 +99,10 @@ class ArrowBuilder:
         """The bytes of keys, values and headers so far."""
         return self._builder.data_size
 
+    def expect(self, rows: int, value_bytes: int) -> None:
+        """Make room for about so many rows and bytes of values."""
+        self._builder.expect(rows, value_bytes)
+
     def add(
         self,
         partition: TopicPartition,

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     Schema: TypeAlias = pa.Schema | ValueDecoder
 
 POLL_BYTES = 16 * 1024 * 1024
-"""About how many fetched bytes one `poll_arrow` decodes."""
+"""About how many bytes one `poll_arrow` decodes."""
+EXPECTED_MARGIN = 1.05
+EXPECTED_BYTES_MAX = 64 * 1024 * 1024
+"""Room for no more is made before it is needed."""
+RECORD_SIZE_MIN = 7
 INT64_MAX = 2**63 - 1
 
 Taken: TypeAlias = tuple[PartitionState, list[RawBatch]]
@@ -63,6 +67,8 @@ class ArrowMaker:
         hire: Hire | None = None,
     ) -> None:
         self._hire = hire
+        self._ratio = 1.0
+        """What a fetched byte was in keys, values and headers, the last time."""
         self._columns = columns
         self._value = value_decoder(schema)
         self._key = value_decoder(key_schema)
@@ -82,10 +88,13 @@ class ArrowMaker:
         while True:
             unpacking = Unpacking([raw.batch for _, raw in items], self._hire)
             builder = self.builder()
+            self._expect(builder, items)
             try:
                 end, error = _fill(builder, items, unpacking, ends, bad)
             finally:
                 unpacking.close()
+            if end == len(items):
+                self._ratio = builder.data_size / sum(raw.batch.size for _, raw in items)
             try:
                 batch = builder.finish() if len(builder) else None
             except RecordDeserialization as raised:
@@ -98,6 +107,14 @@ class ArrowMaker:
                 state, raw = items[end]
                 rest[state] = Position(max(bad.offset, raw.start_offset), raw.batch.leader_epoch)
             return Made(batch, list(rest.items()), None if batch is not None else error)
+
+    def _expect(self, builder: ArrowBuilder, items: Sequence[tuple[PartitionState, RawBatch]]) -> None:
+        """Room for all of it at once: columns that grow are copied as often as they do."""
+        fetched = sum(raw.batch.size for _, raw in items)
+        size = min(int(fetched * self._ratio * EXPECTED_MARGIN), EXPECTED_BYTES_MAX)
+        # What a header says of its records is believed as far as there are bytes for them.
+        rows = sum(max(raw.batch.record_count, 0) for _, raw in items)
+        builder.expect(min(rows, size // RECORD_SIZE_MIN), size)
 
 
 def _fill(

@@ -27,6 +27,8 @@ _LAST_DELTA = struct.Struct(">i")
 _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12
 _LAST_DELTA_AT = 23
+LIKELY_RATIO = 4
+"""What compressed batches are likely to become, in terms of their size: only how much is taken at once hangs on it."""
 
 
 class RawBatch(NamedTuple):
@@ -353,7 +355,8 @@ class FetchBuffer:
         return taken, False
 
     def take_batches(self, bytes_max: int) -> list[tuple[PartitionState, list[RawBatch]]]:
-        """Batches that are not decoded, of one fetch after the other, until these have `bytes_max` or more."""
+        """Batches that are not decoded, of one fetch after the other, until these have `bytes_max` or more, or probably
+        have once they are decompressed."""
         taken: list[tuple[PartitionState, list[RawBatch]]] = []
         passed: list[Fetched | Returned] = []
         size = 0
@@ -376,7 +379,7 @@ class FetchBuffer:
                 self._taken_from(fetched)
                 if batches:
                     taken.append((fetched.state, batches))
-                    size += fetched.size
+                    size += fetched.size * (LIKELY_RATIO if batches[0].batch.is_compressed else 1)
         finally:
             self._end_take(passed)
         return taken

@@ -7,6 +7,7 @@
 /* Small fields are copied as a whole block, so that much room is kept behind a column's data. */
 #define BLOCK 16
 #define VALIDITY_STEP 64
+#define EXPECTED_MAX (1 << 30)
 
 /* Arrow's layout of variable-size binary: `offsets` has one entry more than there are rows, and row i is
  * data[offsets[i]:offsets[i + 1]]; a row is null where its bit in `validity` is 0, the lowest bit first. Validity is
@@ -414,6 +415,37 @@ builder_append(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
     return PyLong_FromLongLong(builder->row_count - mark.row_count);
 }
 
+PyDoc_STRVAR(builder_expect_doc,
+"expect(rows, value_bytes, /)\n--\n\n"
+"Make room for so many more rows and bytes of values.");
+
+static PyObject *
+builder_expect(PyObject *self, PyObject *const *args, Py_ssize_t arg_count)
+{
+    ColumnBuilder *builder = (ColumnBuilder *)self;
+    State *state = PyType_GetModuleState(Py_TYPE(self));
+    int64_t rows, bytes;
+    if (arg_count != 2) {
+        return PyErr_Format(PyExc_TypeError, "expect takes 2 arguments, not %zd", arg_count);
+    }
+    if (get_int64(args[0], &rows) < 0 || get_int64(args[1], &bytes) < 0 || builder_is_busy(builder)) {
+        return NULL;
+    }
+    if (rows < 0 || rows > EXPECTED_MAX || bytes < 0 || bytes > EXPECTED_MAX) {
+        return PyErr_Format(PyExc_ValueError, "%lld rows with %lld bytes cannot be expected", (long long)rows,
+                            (long long)bytes);
+    }
+    FaultKind kind = builder_reserve(builder, (size_t)rows, 0, &state->spares);
+    if (kind == NO_FAULT && builder->has_value) {
+        kind = binary_reserve(&builder->value, (size_t)rows, (size_t)bytes, &state->spares);
+    }
+    if (kind != NO_FAULT) {
+        Fault fault = {kind, 0, 0};
+        return raise_fault(state, &fault);
+    }
+    Py_RETURN_NONE;
+}
+
 /* (validity or None, offsets, data, null_count); the column is empty afterwards. */
 static PyObject *
 binary_release(State *state, BinaryColumn *column, int64_t rows)
@@ -535,6 +567,7 @@ builder_get_size(PyObject *self, void *Py_UNUSED(closure))
 
 static PyMethodDef builder_methods[] = {
     {"append", (PyCFunction)(void (*)(void))builder_append, METH_FASTCALL, builder_append_doc},
+    {"expect", (PyCFunction)(void (*)(void))builder_expect, METH_FASTCALL, builder_expect_doc},
     {"finish", builder_finish, METH_NOARGS, builder_finish_doc},
     {NULL, NULL, 0, NULL},
 };

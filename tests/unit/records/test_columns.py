@@ -406,6 +406,26 @@ def test_columns_may_be_missing_and_one_timestamp_may_stand_for_all(build: Any) 
     assert (base, largest) == (1234, 1234)
 
 
+@pytest.mark.parametrize(("rows", "value_bytes"), [(0, 0), (1, 1), (50_000, 3_000_000), (7, 0)])
+def test_what_is_expected_changes_nothing_but_the_time(build: Any, rows: int, value_bytes: int) -> None:
+    batch = only(sample())
+    builder, other = build.ColumnBuilder(), build.ColumnBuilder()
+    for _ in range(2):
+        builder.expect(rows, value_bytes)
+        for one in (builder, other):
+            one.append(batch.payload(), batch.record_count, 0, batch.base_timestamp, None)
+        builder.expect(rows, value_bytes)
+        assert rows_of(builder.finish()) == rows_of(other.finish())
+    builder.expect(rows, value_bytes)
+    assert rows_of(builder.finish()) == []
+
+
+@pytest.mark.parametrize(("rows", "value_bytes"), [(-1, 0), (0, -1), (2**30 + 1, 0), (0, 2**62)])
+def test_what_no_columns_could_hold_cannot_be_expected(build: Any, rows: int, value_bytes: int) -> None:
+    with pytest.raises(ValueError, match="cannot be expected"):
+        build.ColumnBuilder().expect(rows, value_bytes)
+
+
 @settings(max_examples=30, deadline=None)
 @given(row_lists(), st.integers(0, 70), st.integers(0, 400))
 def test_room_for_a_header_is_left_in_front_and_may_be_written(

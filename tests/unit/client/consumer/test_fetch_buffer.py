@@ -350,6 +350,16 @@ def test_batches_are_given_undecoded_from_where_the_user_stands() -> None:
     assert consumer.drained == 1
 
 
+@pytest.mark.parametrize(("codec", "expected"), [(Codec.NONE, [A0, A1]), (Codec.LZ4, [A0])])
+def test_compressed_batches_count_for_what_they_may_become(codec: Codec, expected: list[TopicPartition]) -> None:
+    consumer = Consumer(A0, A1)
+    first = batch([0, 1, 2], codec=codec)
+    consumer.fetch(first, partition=A0)
+    consumer.fetch(batch([0]), partition=A1)
+    taken = consumer.buffer.take_batches(len(first) + 1)
+    assert [state.topic_partition for state, _ in taken] == expected
+
+
 def test_batches_stop_before_a_damaged_one() -> None:
     damaged = bytearray(batch([2, 3]))
     damaged[-2] ^= 1
