@@ -201,7 +201,7 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 def _unlz4(data: Buffer, bytes_max: int) -> bytes:
     from lz4 import frame
 
-    stream = bytes(data)
+    stream = memoryview(data)
     _check_lz4_header(stream)
     context = frame.create_decompression_context()
     parts: list[bytes] = []
@@ -225,11 +225,11 @@ def _unlz4(data: Buffer, bytes_max: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _check_lz4_header(stream: bytes) -> None:
+def _check_lz4_header(stream: memoryview) -> None:
     """Refuse what the library could read and Kafka cannot: it knows one version, and only independent blocks."""
     if len(stream) <= _LZ4_BLOCK_SIZE_POSITION:
         raise _corrupt(Codec.LZ4, "the stream ended prematurely")
-    if not stream.startswith(_LZ4_MAGIC):
+    if stream[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
         raise _corrupt(Codec.LZ4, "the stream does not begin with a frame's magic bytes")
     flags = stream[_LZ4_FLAGS_POSITION]
     if flags >> 6 != 1:
@@ -261,7 +261,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 
 def _unzstd(data: Buffer, bytes_max: int) -> bytes:
     zstd = _zstd_library()
-    rest = bytes(data)
+    rest: Buffer = memoryview(data)
     parts: list[bytes] = []
     room = bytes_max
     while rest:  # frames may follow one another
