@@ -57,9 +57,9 @@ STEPS = {
     "after the end and before Spark notes it": (END_TXN, 2, True),
 }
 QUICK = {
-    "driver": ["between the batch id and the end", "after the end and before Spark notes it"],
+    "driver": ["after the end and before Spark notes it"],
     "worker": ["between records"],
-    "broker": ["after more records", "after the end and before Spark notes it"],
+    "broker": ["after more records"],
 }
 
 
