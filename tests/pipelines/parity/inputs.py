@@ -1,10 +1,10 @@
 """Input of the parity tests: the same records for both sides, some or all of them out of order.
 
-A `Case` is a share of late records; its name begins those of its topics. Event time goes on by `STEP_MS` a record, and
-a late record lies behind that by up to `FAR_MS`, beyond the windows' grace, or for joins and tables by up to `NEAR_MS`,
-within it: there a record that is dropped depends on more than the records. Each topic has one partition, as Kafka
-Streams keeps time by partition. Ticks at the end close every window, in small steps: Kafka Streams' emit-final forgets
-windows that a great step makes it expire. Pure, from a seed.
+Each `Case` is a share of late records and has a partition of its own in every topic, and keys of its own: Kafka Streams
+keeps time by partition, so the cases run side by side and do not touch each other. Event time goes on by `STEP_MS` a
+record, and a late record lies behind that by up to `FAR_MS`, beyond the windows' grace, or for joins and tables by up
+to `NEAR_MS`, within it: there a record that is dropped depends on more than the records. Ticks at the end close every
+window, in small steps: Kafka Streams' emit-final forgets windows that a great step makes it expire. Pure, from a seed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ FAR_MS = 30_000
 NEAR_MS = 8_000
 GRACE_MS = 5_000
 COUNT = 300
-TICK_KEY = "~"
 TICK_MS = 1_000
 TICKS = 60
-KEYS = tuple("abcdefg")
+TOPICS = (
+    "lines", "left", "near-left", "near-right", "near-table", "table-one", "table-two", "orders", "customers",
+)  # fmt: skip
 WORDS = ("all", "streams", "lead", "to", "kafka", "hello", "join", "summit")
 
 
@@ -44,33 +45,32 @@ class Case:
     late: int
 
     @property
-    def prefix(self) -> str:
-        return f"late-{self.late}"
-
-    def topic(self, name: str) -> str:
-        return f"{self.prefix}-{name}"
+    def keys(self) -> tuple[str, ...]:
+        return tuple(f"{self.late}/{letter}" for letter in "abcdefg")
 
     def inputs(self) -> dict[str, list[Record]]:
-        """The records of every input topic by its name without the prefix."""
+        """The records of every input topic."""
         return {
             "lines": list(self._lines()),
             "left": list(self._stream("left", FAR_MS)),
             "near-left": list(self._stream("near-left", NEAR_MS)),
             "near-right": list(self._stream("near-right", NEAR_MS)),
-            "near-table": list(self._table("near-table", KEYS)),
-            "table-one": list(self._table("table-one", KEYS)),
-            "table-two": list(self._table("table-two", KEYS)),
+            "near-table": list(self._table("near-table")),
+            "table-one": list(self._table("table-one")),
+            "table-two": list(self._table("table-two")),
             "orders": list(self._orders()),
-            "customers": list(self._table("customers", KEYS)),
+            "customers": list(self._table("customers")),
         }
 
     def _times(self, name: str, behind_ms: int) -> Iterator[tuple[int, random.Random, int]]:
         rng = random.Random(f"{name} {self.late}")
-        yield 0, rng, BEGIN_MS + COUNT * STEP_MS if self.late == 100 else BEGIN_MS
+        first = BEGIN_MS + COUNT * STEP_MS if self.late == 100 else BEGIN_MS
+        yield 0, rng, first + TOPICS.index(name)
         for index in range(1, COUNT):
             now = BEGIN_MS + (COUNT if self.late == 100 else index) * STEP_MS
             is_late = rng.randrange(100) < self.late
-            yield index, rng, now - rng.randrange(1, behind_ms) if is_late else now
+            at = now - rng.randrange(1, behind_ms) if is_late else now
+            yield index, rng, at - at % STEP_MS + TOPICS.index(name)  # no time twice: Kafka Streams lets chance decide
 
     def _lines(self) -> Iterator[Record]:
         for _, rng, timestamp in self._times("lines", FAR_MS):
@@ -79,37 +79,44 @@ class Case:
     def _stream(self, name: str, behind_ms: int) -> Iterator[Record]:
         for index, rng, timestamp in self._times(name, behind_ms):
             # Some keys are rare, so that sessions end and joins find no partner.
-            key = KEYS[min(rng.randrange(len(KEYS)), rng.randrange(len(KEYS)))]
+            key = self.keys[min(rng.randrange(len(self.keys)), rng.randrange(len(self.keys)))]
             yield Record(key, f"{name[-1]}{index}", timestamp)
-        for tick in range(TICKS):
-            yield Record(TICK_KEY, f"tick {tick}", BEGIN_MS + COUNT * STEP_MS + tick * TICK_MS)
+        first = BEGIN_MS + COUNT * STEP_MS + TOPICS.index(name)
+        for tick in range(1, TICKS):
+            yield Record(f"{self.late}/tick", f"tick {tick}", first + tick * TICK_MS)
 
-    def _table(self, name: str, keys: tuple[str, ...]) -> Iterator[Record]:
+    def _table(self, name: str) -> Iterator[Record]:
         for index, rng, timestamp in self._times(name, NEAR_MS):
             if index == 0:
-                timestamp -= 1  # ahead of the streams, or a stream that is all late would be read before any row
+                timestamp -= STEP_MS  # ahead of the streams, or a stream that is all late would be read before any row
             value = None if rng.random() < 0.2 else f"{name[-3:]}{index}"
-            yield Record(rng.choice(keys), value, timestamp)
+            yield Record(rng.choice(self.keys), value, timestamp)
 
     def _orders(self) -> Iterator[Record]:
         for index, rng, timestamp in self._times("orders", NEAR_MS):
-            value = None if rng.random() < 0.1 else f"{rng.choice((*KEYS, 'nobody'))}:{index}"
-            yield Record(f"order-{rng.randrange(40)}", value, timestamp)
+            value = None if rng.random() < 0.1 else f"{rng.choice((*self.keys, 'nobody'))}:{index}"
+            yield Record(f"{self.late}/order-{rng.randrange(40)}", value, timestamp)
 
 
-def write(bootstrap: str, case: Case) -> None:
-    """The case's records in its topics, which are there already."""
+CASES = tuple(Case(late) for late in (0, 10, 50, 100))
+BY_KEY = ("orders", "customers")
+"""Where Kafka Streams looks for rows by the hash of their key: there the producer chooses the partition."""
+
+
+def write(bootstrap: str, prefix: str) -> None:
+    """The records of all cases in their topics, which are there already, with a partition for each case."""
     failed: list[object] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
-    for name, records in case.inputs().items():
-        for record in records:
-            producer.produce(
-                case.topic(name),
-                key=record.key,
-                value=record.value,
-                timestamp=record.timestamp,
-                partition=0,
-                on_delivery=lambda error, _: failed.append(error) if error else None,
-            )
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "partitioner": "murmur2_random"})
+    for partition, case in enumerate(CASES):
+        for name, records in case.inputs().items():
+            for record in records:
+                producer.produce(
+                    f"{prefix}-{name}",
+                    key=record.key,
+                    value=record.value,
+                    timestamp=record.timestamp,
+                    partition=-1 if name in BY_KEY else partition,
+                    on_delivery=lambda error, _: failed.append(error) if error else None,
+                )
     assert producer.flush(60) == 0, "everything is written"
     assert not failed

@@ -32,9 +32,9 @@ import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.Windowed;
 
 /**
- * What `topologies.py` has, on Kafka Streams: reads all there is in the input topics of some cases, writes the results
- * and ends. A case is a prefix of topic names. Arguments: bootstrap address, application id, state directory, cases with
- * commas between, names of topologies with commas between (or `all`), then settings as name=value.
+ * What `topologies.py` has, on Kafka Streams: reads all there is in the input topics, writes the results and ends.
+ * Arguments: bootstrap address, application id, state directory, what begins the names of topics, names of topologies
+ * with commas between (or `all`), then settings as name=value.
  */
 public class Main {
     private static final Duration GRACE = Duration.ofSeconds(5);
@@ -56,9 +56,8 @@ public class Main {
         }
         builder = new StreamsBuilder();
         wanted = Arrays.asList(arguments[4].split(","));
-        for (String prefix : arguments[3].split(",")) {
-            build(prefix + "-");
-        }
+        String at = arguments[3] + "-";
+        build(at);
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         CountDownLatch failed = new CountDownLatch(1);
         streams.setUncaughtExceptionHandler(error -> {
@@ -69,7 +68,7 @@ public class Main {
         long begun = System.nanoTime();
         streams.start();
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", arguments[0]))) {
-            while (failed.getCount() > 0 && !isDone(admin, arguments[1], arguments[3].split(","))) {
+            while (failed.getCount() > 0 && !isDone(admin, arguments[1], at)) {
                 Thread.sleep(20);
             }
         }
@@ -112,20 +111,18 @@ public class Main {
         KGroupedStream<String, String> grouped = left.groupByKey(Grouped.with(Serdes.String(), Serdes.String()));
         TimeWindows tumbling = TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), GRACE);
         TimeWindows hopping = tumbling.advanceBy(Duration.ofSeconds(4));
-        SlidingWindows sliding = SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(6), GRACE);
+        SlidingWindows sliding = SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(6), Duration.ofMillis(5037));
         SessionWindows session = SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(1), GRACE);
-        emit(grouped.windowedBy(tumbling).count(), at + "tumbling");
-        emit(grouped.windowedBy(tumbling).count().suppress(closed()), at + "tumbling-final");
+        emitBoth(grouped.windowedBy(tumbling).count(), at + "tumbling");
         emit(grouped.windowedBy(hopping).count(), at + "hopping");
         emit(grouped.windowedBy(hopping).emitStrategy(EmitStrategy.onWindowClose()).count(), at + "hopping-final");
-        emit(grouped.windowedBy(sliding).count(), at + "sliding");
-        emit(grouped.windowedBy(sliding).count().suppress(closed()), at + "sliding-final");
-        emit(grouped.windowedBy(session).count(), at + "session");
-        emit(grouped.windowedBy(session).count().suppress(closed()), at + "session-final");
+        emitBoth(grouped.windowedBy(sliding).count(), at + "sliding");
+        emitBoth(grouped.windowedBy(session).count(), at + "session");
     }
 
-    private static Suppressed<Windowed<?>> closed() {
-        return Suppressed.untilWindowCloses(BufferConfig.unbounded());
+    private static void emitBoth(KTable<Windowed<String>, Long> counts, String topic) {
+        emit(counts, topic);
+        emit(counts.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded())), topic + "-final");
     }
 
     private static void emit(KTable<Windowed<String>, Long> counts, String topic) {
@@ -164,7 +161,7 @@ public class Main {
      * Everything is consumed, the application's own topics too. What is committed is asked for before the ends: results
      * are written before offsets are committed, so what is equal then stays equal.
      */
-    private static boolean isDone(Admin admin, String application, String[] prefixes) throws Exception {
+    private static boolean isDone(Admin admin, String application, String at) throws Exception {
         Map<TopicPartition, OffsetAndMetadata> committed =
             admin.listConsumerGroupOffsets(application).partitionsToOffsetAndMetadata().get();
         List<String> topics = admin.listTopics().names().get().stream()
@@ -175,9 +172,7 @@ public class Main {
                 topics.add(partition.topic());
             }
         }
-        for (String prefix : prefixes) {
-            inputs(prefix + "-").stream().filter(topic -> !topics.contains(topic)).forEach(topics::add);
-        }
+        inputs(at).stream().filter(topic -> !topics.contains(topic)).forEach(topics::add);
         Map<TopicPartition, OffsetSpec> asked = new HashMap<>();
         for (TopicDescription topic : admin.describeTopics(topics).allTopicNames().get().values()) {
             topic.partitions().forEach(
