@@ -214,7 +214,7 @@ def _operator(work: Aggregate, *, updates: bool, finals: bool) -> Operator:
         case TimeWindows():
             return WindowAggregate(gathering, work.windows, updates, finals)
         case SlidingWindows():
-            return SlidingAggregate(gathering, work.windows, updates, finals)
+            return SlidingAggregate(gathering, work.windows, updates, finals, suppressed=not work.final)
         case SessionWindows():
             return SessionAggregate(gathering, work.windows, updates, finals)
 

@@ -25,6 +25,9 @@ class SlidingAggregate:
     windows: SlidingWindows
     updates: bool = True
     finals: bool = False
+    suppressed: bool = True
+    """Whose last words they are. A window's end belongs to it, but suppress() in Kafka Streams lets it go at its end
+    already, a millisecond before `on_window_close` does; a record for that last moment makes it speak again."""
 
     def process(self, task: Task, record: Record) -> None:
         """Adds a record to the windows that hold it and makes those that only now differ from others."""
@@ -96,14 +99,14 @@ class SlidingAggregate:
         """Gives out what has closed, and forgets what no later record can need."""
         close_time = task.stream_time - self.windows.grace_ms
         closing = Closing(task)
-        # A window's last moment belongs to it, so it is closed one millisecond later than others.
-        if not closing.is_due(close_time - 1):
+        last_end = close_time if self.suppressed else close_time - 1
+        if not closing.is_due(last_end):
             return
         done: list[Output] = []
         for key, key_state in task.states():
             for text, cell in list(key_state.items()):
                 start, end = int(text), int(text) + self.windows.difference_ms
-                if end >= close_time:
+                if end > last_end:
                     closing.opened(end)
                     continue
                 if not cell[2]:
