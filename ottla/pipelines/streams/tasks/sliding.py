@@ -34,6 +34,7 @@ class SlidingAggregate:
         if record.key is None or record.value is None:
             return
         time, size = record.timestamp, self.windows.difference_ms
+        released = task.stream_time - self.windows.grace_ms
         close_time = task.advance(time) - self.windows.grace_ms
         if time + size < close_time:
             task.emit(Output(LATE, record.key, None, record.extra, time))
@@ -41,7 +42,7 @@ class SlidingAggregate:
         key_state: dict[str, Cell] = task.state(record.key) or {}
         oldest = max(0, time - 2 * size, task.stream_time - self._retention() + 1)
         cells = {int(start): cell for start, cell in key_state.items() if oldest <= int(start) <= time + 1}
-        page = _Page(self, task, record, close_time, key_state)
+        page = _Page(self, task, record, close_time, released, key_state)
         if time < size:
             self._early(page, cells)
         else:
@@ -132,6 +133,7 @@ class _Page:
     task: Task
     record: Record
     close_time: int
+    released: int
     key_state: dict[str, Cell]
 
     def add(self, start: int, cell: Cell) -> None:
@@ -144,8 +146,18 @@ class _Page:
     def put(self, start: int, cell: Cell) -> None:
         """A window as it is now."""
         assert self.record.key is not None
-        self.key_state[str(start)] = cell
         end = start + self.operator.windows.difference_ms
+        old = self.key_state.get(str(start))
+        if (
+            old is not None
+            and not old[2]
+            and self.operator.finals
+            and self.operator.suppressed
+            and end <= self.released
+        ):
+            said = self.operator.gathering.result(old[0])
+            self.task.emit(Output(FINAL, self.record.key, said, None, old[1], start, end))
+        self.key_state[str(start)] = cell
         Closing(self.task).opened(end)
         if self.operator.updates:
             result = self.operator.gathering.result(cell[0])
