@@ -135,7 +135,7 @@ class HttpIn:
             raise PipelineError(f"listen takes host:port, and not {listen!r}")
         handler = type("Handler", (_Handler,), {"at": path, "spool": spool, "token": token, "bytes_max": bytes_max})
         try:
-            self._server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), handler)
+            self._server = _Server((host or "127.0.0.1", int(port)), handler)
         except OSError as error:
             raise PipelineError(f"cannot listen on {listen}: {error.strerror}") from None
         self._spool = spool
@@ -154,6 +154,10 @@ class HttpIn:
         self._server.shutdown()
         self._server.server_close()
         self._spool.close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # five, the default, turns senders away when many come at once
 
 
 class _Handler(BaseHTTPRequestHandler):
