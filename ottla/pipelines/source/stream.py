@@ -132,7 +132,10 @@ class _Planner:
             self._group.close()
 
     def begin(self) -> Offsets:
-        self._first = self._cluster.resolve(self._options.start, is_start=True)
+        """Spark asks at every trigger until there is a first micro-batch: `latest` is where it was at the first time,
+        or records that came since would be left out."""
+        if self._first is None:
+            self._first = self._cluster.resolve(self._options.start, is_start=True)
         return self._first
 
     # How far a micro-batch goes

@@ -17,6 +17,7 @@ from ottla.client.producer import Producer
 from ottla.pipelines.source.cluster import MissingTopic
 from ottla.pipelines.source.offsets import DataLoss
 from ottla.pipelines.source.options import BadOption
+from ottla.pipelines.source.stream import OttlaStreamReader
 from ottla.testing import Cluster
 from ottla.types import TopicPartition
 from tests.pipelines.source.support import Stream, admin, numbered, produce, read_batch, source, values_of
@@ -285,3 +286,19 @@ def test_the_offsets_of_a_query_cost_one_round_trip_on_a_kept_connection(cluster
 def test_everything_is_the_limit_of_a_query_without_one(cluster: Cluster, dated: str) -> None:
     with Stream(cluster, {"subscribe": dated}) as stream:
         assert stream.limit == ReadAllAvailable()
+
+
+def test_latest_is_where_the_query_began_however_often_spark_asks(cluster: Cluster) -> None:
+    """It asks at every trigger until there was a first micro-batch; what came in between belongs to that."""
+    topic = cluster.create_topic(new_topic("latest"))
+    produce(cluster, topic, numbered(3))
+    found = source(cluster, subscribe=topic)
+    reader = found.streamReader(found.schema())
+    assert isinstance(reader, OttlaStreamReader)
+    try:
+        first = reader.initialOffset()
+        produce(cluster, topic, numbered(2, 3))
+        assert reader.initialOffset() == first == {topic: {"0": 3}}
+        assert reader.latestOffset(first, ReadAllAvailable()) == {topic: {"0": 5}}
+    finally:
+        reader.stop()
