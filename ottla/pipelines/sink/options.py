@@ -119,16 +119,20 @@ def _timeout_ms(options: Mapping[str, str]) -> int:
 
 
 def _of_checkpoint(options: Mapping[str, str]) -> str:
-    """The name that a query has for good: its id, which lies in its checkpoint and moves with it.
-
-    Where the checkpoint is not on a disk of this machine its address stands for it.
-    """
     location = options.get("checkpointlocation") or None
     if location is None:
         raise PipelineError(
             "exactly-once needs a name that outlives the query's process: "
             "set the option checkpointLocation on the writer, or transactionalId"
         )
+    return query_name(location)
+
+
+def query_name(location: str) -> str:
+    """The name that a query has for good: its id, which lies in its checkpoint and moves with it.
+
+    Where the checkpoint is not on a disk of this machine its address stands for it.
+    """
     parts = urlparse(location)
     if parts.scheme in ("", "file"):
         metadata = Path(unquote(parts.path) if parts.scheme else location) / "metadata"

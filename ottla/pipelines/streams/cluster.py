@@ -87,13 +87,15 @@ class ClusterTopics:
         options = {**self._kafka, **self._sink}
         if not compiled.updates:
             return writer.format("ottla").options(**options, transactionalId=transactional_id).start()
-        from ottla.pipelines.streams.compiler.batches import BATCH_ID, FORMAT, MicroBatchSink
+        from ottla.pipelines.sink.options import query_name
+        from ottla.pipelines.streams.compiler.batches import BATCH_ID, FORMAT, QUERY_NAME, MicroBatchSink
 
         self._spark.dataSource.register(MicroBatchSink)
         options = {"delivery": "exactly-once", **options, "transactionalId": transactional_id}
 
         def write_batch(batch: DataFrame, batch_id: int) -> None:
-            batch.write.format(FORMAT).options(**options).option(BATCH_ID, str(batch_id)).mode("append").save()
+            told = {**options, BATCH_ID: str(batch_id), QUERY_NAME: query_name(checkpoint)}
+            batch.write.format(FORMAT).options(**told).mode("append").save()
 
         return writer.outputMode("update").foreachBatch(write_batch).start()
 

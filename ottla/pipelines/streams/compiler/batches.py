@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 FORMAT = "ottla-micro-batch"
 BATCH_ID = "batchId"
+QUERY_NAME = "queryName"
 
 
 class MicroBatchSink(DataSource):
-    """`df.write.format("ottla-micro-batch")`, with the options of the sink and `batchId`."""
+    """`df.write.format("ottla-micro-batch")`, with the options of the sink, `batchId` and `queryName`."""
 
     @classmethod
     def name(cls) -> str:
@@ -35,25 +36,28 @@ class MicroBatchSink(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of one micro-batch."""
-        given = {name: value for name, value in self.options.items() if name.lower() != BATCH_ID.lower()}
+        ours = (BATCH_ID.lower(), QUERY_NAME.lower())
+        given = {name: value for name, value in self.options.items() if name.lower() not in ours}
         options = read_options(given, is_streaming=False)
-        return MicroBatchWriter(options, row_shape(schema, options.topic), int(self.options[BATCH_ID]))
+        shape = row_shape(schema, options.topic)
+        return MicroBatchWriter(options, shape, int(self.options[BATCH_ID]), self.options[QUERY_NAME])
 
 
 class MicroBatchWriter(BatchWriter):
     """A batch's writer that knows which micro-batch it writes."""
 
-    def __init__(self, options: SinkOptions, shape: RowShape, batch_id: int) -> None:
+    def __init__(self, options: SinkOptions, shape: RowShape, batch_id: int, query_name: str) -> None:
         super().__init__(options, shape)
         self.batch_id = batch_id
+        self.query_name = query_name
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
         """One task's rows."""
         if self.options.delivery is Delivery.AT_LEAST_ONCE:
             return super().write(iterator)
         assert self.plan is not None, "a writer that has reached a task was planned"
-        # The name of the transaction stands for the query: Spark's own id of it is not in a batch job's tasks.
-        task = replace(_task(), batch_id=self.batch_id, query_id=self.options.transactional_id or "")
+        # Not the name of the transaction, which is the application's: the batches of a new checkpoint are new ones.
+        task = replace(_task(), batch_id=self.batch_id, query_id=self.query_name)
         return Done(exactly_once.write(self.options, self.shape, self.plan, task, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
