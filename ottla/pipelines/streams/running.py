@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from ottla.pipelines.streams.compiler.queries import Compiled, Compiler, Shape, 
 from ottla.pipelines.streams.graph import Aggregate, Custom, GlobalSource, Topology
 from ottla.pipelines.streams.patience import started
 from ottla.pipelines.streams.planning import Query, own_topics, plan, signature
+from ottla.pipelines.streams.processor import TimeMode
 from ottla.pipelines.streams.store_specs import store_spec
 from ottla.pipelines.streams.stores import StoreSpec, changelog_topic, ensure_changelogs
 
@@ -56,6 +57,8 @@ def start(
     `source` and `sink` options of `format("ottla")`.
     """
     queries = plan(topology)
+    if available_now:
+        _check_that_it_ends(queries)
     cluster = ClusterTopics(spark, bootstrap, kafka=kafka or {}, source=source or {}, sink=sink or {})
     counts = _count(topology, queries, cluster)
     spark.conf.set(PROVIDER, ROCKSDB)
@@ -88,6 +91,15 @@ def start(
         running.stop()
         raise
     return running
+
+
+def _check_that_it_ends(queries: Sequence[Query]) -> None:
+    for query in queries:
+        if isinstance(query.work, Custom) and query.work.operator.time is TimeMode.PROCESSING:
+            raise PipelineError(
+                f"{query.name} goes by processing time, for which Spark runs one micro-batch after the other without "
+                "end: start it without available_now, or let it go by TimeMode.EVENT"
+            )
 
 
 class Running:
