@@ -82,11 +82,12 @@ def decode(serde: Serde, bytes_column: str) -> Column:
         case "string":
             return raw.cast("string")
         case "integer" | "long":
-            # Two's complement of the width: what is above the greatest positive one is negative.
+            # A base below zero has eight bytes read as two's complement; of four, those above the half are negative.
             width = 4 if serde.name == "integer" else 8
-            number = F.conv(F.hex(raw), 16, -10).cast("decimal(20,0)")
-            wrapped = F.when(number >= 2 ** (8 * width - 1), number - 2 ** (8 * width)).otherwise(number)
-            return F.when(F.length(raw) == width, wrapped.cast(serde.type))
+            number = F.conv(F.hex(raw), 16, -10).cast("bigint")
+            if width == 4:
+                number = F.when(number >= 1 << 31, number - (1 << 32)).otherwise(number)
+            return F.when(F.length(raw) == width, number.cast(serde.type))
         case "double":
             return _double(raw)
         case "json":
