@@ -297,8 +297,8 @@ def test_groups_go_on_when_their_coordinator_is_killed_again_and_again(tmp_path:
         scene.all_go_on()
         rebalanced = scene.ledger.assignments - before
     if rebalanced:
-        # A bug that is known and not found yet. "cached metadata has changed", says the Java client's JoinGroup just
-        # after the start: look at what Metadata tells between the opening of the port and the broker's unfencing.
+        # Known and not explained yet: the Java leader joins again just after the start and says "cached metadata has
+        # changed". The port answers only when the broker is unfenced and leads, so it is not the start's Metadata.
         pytest.xfail(f"{rebalanced} partitions were assigned anew: a rebalance that nobody needed")
 
 
