@@ -36,9 +36,11 @@ THEIRS = "Kafka"
 class Sizes:
     """How much of everything."""
 
-    starts: int = 5
+    starts: int = 12
     kafka_starts: int = 2
     rounds: int = 5
+    latency_rounds: int = 15
+    """Of the round trips: a tail is what a busy neighbour of the machine disturbs most."""
     warm_up_rounds: int = 1
     """They do not count: each scenario has code of its own for Kafka's compiler."""
     idle_s: float = 2.0
@@ -55,6 +57,7 @@ QUICK = Sizes(
     starts=0,
     kafka_starts=0,
     rounds=1,
+    latency_rounds=1,
     warm_up_rounds=0,
     idle_s=0.0,
     warm_up_records=2_000,
@@ -111,7 +114,8 @@ def run(bench: Bench, only: frozenset[str] = frozenset()) -> Duel:
             load(_job("produce", server, "warm-up", sizes.warm_up_records, KIB))
         for name, scenario in SCENARIOS.items():
             if not only or name in only:
-                for round_ in range(sizes.warm_up_rounds + sizes.rounds):
+                rounds = sizes.latency_rounds if name == "round-trip" else sizes.rounds
+                for round_ in range(sizes.warm_up_rounds + rounds):
                     for server in servers if round_ % 2 == 0 else reversed(servers):
                         measured = load(scenario(server, round_, sizes))
                         if round_ >= sizes.warm_up_rounds:

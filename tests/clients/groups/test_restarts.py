@@ -296,10 +296,7 @@ def test_groups_go_on_when_their_coordinator_is_killed_again_and_again(tmp_path:
             scene.nothing_committed_is_lost()
         scene.all_go_on()
         rebalanced = scene.ledger.assignments - before
-    if rebalanced:
-        # Known and not explained yet: the Java leader joins again just after the start and says "cached metadata has
-        # changed". The port answers only when the broker is unfenced and leads, so it is not the start's Metadata.
-        pytest.xfail(f"{rebalanced} partitions were assigned anew: a rebalance that nobody needed")
+    assert rebalanced == 0, f"{rebalanced} partitions were assigned anew: a rebalance that nobody needed"
 
 
 def test_a_member_that_hangs_loses_its_partitions_and_comes_back(tmp_path: Path) -> None:
