@@ -39,8 +39,8 @@ class Sizes:
     starts: int = 12
     kafka_starts: int = 2
     rounds: int = 5
-    latency_rounds: int = 15
-    """Of the round trips: a tail is what a busy neighbour of the machine disturbs most."""
+    latency_rounds: int = 40
+    """Of the round trips, in short turns: a tail is what a busy neighbour of the machine disturbs most."""
     warm_up_rounds: int = 1
     """They do not count: each scenario has code of its own for Kafka's compiler."""
     idle_s: float = 2.0
@@ -49,7 +49,7 @@ class Sizes:
     small_records: int = 4_000_000
     tiny_records: int = 300_000
     single_records: int = 60_000
-    round_trips: int = 12_000
+    round_trips: int = 4_000
     bare_bytes: int = 1 << 30
 
 
