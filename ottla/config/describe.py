@@ -8,9 +8,8 @@ Called by the handler of DescribeConfigs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ottla.config.broker import BrokerConfig
@@ -37,8 +36,7 @@ class ConfigSource(IntEnum):
     GROUP = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
+class ConfigSynonym(NamedTuple):
     """A place that has a value for a setting, maybe under another name; the first of them is the one that holds."""
 
     name: str
@@ -46,8 +44,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One setting in an answer. The value of a sensitive one is None."""
 
     name: str

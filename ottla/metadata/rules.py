@@ -6,7 +6,7 @@ their own bytes, never a view of the batch they came in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.types import Uuid
 from ottla.wire.metadata import (
@@ -30,8 +30,7 @@ def quota_record(entity: QuotaEntity, key: str, value: float) -> ClientQuotaReco
     return ClientQuotaRecord(entity=parts, key=key, value=value, remove=False)
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRule:
+class AccessRule(NamedTuple):
     """Who may do what to which resources, or may not."""
 
     id: Uuid
@@ -45,14 +44,13 @@ class AccessRule:
 
     @classmethod
     def from_record(cls, record: AccessControlEntryRecord) -> AccessRule:
-        return cls(**{name: getattr(record, name) for name in cls.__slots__})
+        return cls(**{name: getattr(record, name) for name in cls._fields})
 
     def to_record(self) -> AccessControlEntryRecord:
-        return AccessControlEntryRecord(**{name: getattr(self, name) for name in self.__slots__})
+        return AccessControlEntryRecord(**{name: getattr(self, name) for name in self._fields})
 
 
-@dataclass(frozen=True, slots=True)
-class ScramCredential:
+class ScramCredential(NamedTuple):
     """A user's salted password for one SCRAM mechanism."""
 
     name: str
@@ -84,8 +82,7 @@ class ScramCredential:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationToken:
+class DelegationToken(NamedTuple):
     """A token with which its owner can authenticate until it expires."""
 
     owner: str

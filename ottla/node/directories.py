@@ -7,7 +7,7 @@ do. Called by `node` at start, and by `ottla up`, which formats what is new.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.config import BrokerConfig
 from ottla.metadata import bootstrap_records, random_uuid
@@ -23,8 +23,7 @@ class CannotStart(Exception):
     """Why a node does not start: one line for the one who started it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Directories:
+class Directories(NamedTuple):
     """What the directories agree on, and the id of each that works."""
 
     cluster_id: str

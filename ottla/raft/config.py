@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class RaftSettings(Protocol):
@@ -31,8 +30,7 @@ class RaftSettings(Protocol):
     def controller_quorum_election_timeout_ms(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RaftConfig:
+class RaftConfig(NamedTuple):
     """The settings by themselves, with Kafka's defaults."""
 
     metadata_log_segment_bytes: int = 1024**3

@@ -17,7 +17,7 @@ them is refused where it begins, in `start`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.errors import InvalidConfig
 from ottla.raft.quorum_state import NO_LEADER, Election
@@ -97,38 +97,33 @@ State: TypeAlias = Unattached | Prospective | Candidate | Leader | Follower | Re
 # Effects. What the driver has to do.
 
 
-@dataclass(frozen=True, slots=True)
-class WriteElection:
+class WriteElection(NamedTuple):
     """Replace `quorum-state`, durably."""
 
     election: Election
 
 
-@dataclass(frozen=True, slots=True)
-class BeginEpoch:
+class BeginEpoch(NamedTuple):
     """Note in the log that this epoch begins at its end, durably, and append these control records as one batch."""
 
     epoch: int
     records: tuple[Message, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """Everything below `high_watermark` is committed: tell the listeners."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class TellLeader:
+class TellLeader(NamedTuple):
     """This node leads; each listener is to know once it has been told everything below `epoch_start_offset`."""
 
     epoch: int
     epoch_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class TellResigned:
+class TellResigned(NamedTuple):
     """This node led and does so no more."""
 
     epoch: int

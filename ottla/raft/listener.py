@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.wire.metadata import VersionedRecord
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedBatch:
+class CommittedBatch(NamedTuple):
     """One batch of the log, which was appended as one unit. A control batch has no records but takes up offsets."""
 
     base_offset: int

@@ -8,7 +8,7 @@ Nothing is changed here. Called by `cleaner_manager` for every compacted log, ea
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.config import CleanupPolicy
 from ottla.storage.log import Log
@@ -17,8 +17,7 @@ from ottla.storage.segment import Segment
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CleanableLog:
+class CleanableLog(NamedTuple):
     """A log and what a run over it would have to do."""
 
     log: Log

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.errors import InvalidConfig
 
@@ -21,8 +21,7 @@ _ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerSpec:
+class ListenerSpec(NamedTuple):
     """One listener. The name is in capitals, as it is in the metadata log."""
 
     name: str
@@ -31,8 +30,7 @@ class ListenerSpec:
     security_protocol: str
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(NamedTuple):
     """One member of a fixed quorum."""
 
     id: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from ottla.config import BrokerConfig
 from ottla.raft import RaftConfig, RaftSettings
 
@@ -18,5 +16,5 @@ def test_the_brokers_settings_serve_raft_with_the_same_defaults() -> None:
             "controller.quorum.voters": "1@localhost:9093",
         }
     )
-    for field in fields(RaftConfig):
-        assert getattr(settings, field.name) == field.default, field.name
+    for name, default in RaftConfig()._asdict().items():
+        assert getattr(settings, name) == default, name

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -387,7 +386,7 @@ def test_a_snapshot_is_due_by_bytes_and_by_time(machine: Machine) -> None:
         assert due == [None, by_bytes, None, None, by_time, None], "time alone is no reason: there is nothing new"
 
     async def again(world: NodeWorld) -> None:
-        raft, _ = await started(world, config=replace(config, metadata_log_max_record_bytes_between_snapshots=150))
+        raft, _ = await started(world, config=config._replace(metadata_log_max_record_bytes_between_snapshots=150))
         assert raft.snapshot_due is not None, "what the log has behind its snapshot counts"
         await raft.stop()
 
