@@ -2,7 +2,8 @@
 
 Spark makes a streaming writer anew for each micro-batch, in a process that plans it, and once more, in another process,
 to commit it. Only the one that plans is sent to tasks: so a transaction is begun when the writer is pickled, and never
-by the one that commits. Made by `writer` and `stream_writer`, for `ottla.pipelines.data_source`.
+by the one that commits. Made by `writer` and `stream_writer`, for `ottla.pipelines.data_source`; `BatchWriter`,
+`current_task` and `written_by` are for writers that know their micro-batch otherwise (streams).
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ class _Writing:
             at_least_once.write(self.options, self.shape, iterator)
             return Done(None)
         assert self.plan is not None, "a writer that has reached a task was planned"
-        return Done(exactly_once.write(self.options, self.shape, self.plan, _task(), iterator))
+        return Done(exactly_once.write(self.options, self.shape, self.plan, current_task(), iterator))
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
     """`df.write.format("ottla")`"""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        exactly_once.commit(self.options, _written(messages), None)
+        exactly_once.commit(self.options, written_by(messages), None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         opened = [] if self.plan is None else [Written(self.plan.transaction)]
@@ -78,10 +79,10 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     """`df.writeStream.format("ottla")`"""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        exactly_once.commit(self.options, _written(messages), batchId)
+        exactly_once.commit(self.options, written_by(messages), batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        exactly_once.abort(self.options, _written(messages))
+        exactly_once.abort(self.options, written_by(messages))
 
 
 def writer(options: Mapping[str, str], schema: StructType) -> BatchWriter:
@@ -98,7 +99,8 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWrite
     return StreamWriter(read, row_shape(schema, read.topic))
 
 
-def _task() -> Task:
+def current_task() -> Task:
+    """The attempt of a task that this is, as Spark tells it."""
     context = TaskContext.get()
     assert context is not None, "rows are written in tasks"
     batch_id = context.getLocalProperty(BATCH_ID)
@@ -111,5 +113,6 @@ def _task() -> Task:
     )
 
 
-def _written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+def written_by(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    """What the tasks of a micro-batch have told, where they had anything to tell."""
     return [one.written for one in messages if isinstance(one, Done) and one.written is not None]

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMes
 from ottla.pipelines.sink import exactly_once
 from ottla.pipelines.sink.options import Delivery, SinkOptions, read_options
 from ottla.pipelines.sink.rows import RowShape, row_shape
-from ottla.pipelines.sink.writers import BatchWriter, Done, _task, _written
+from ottla.pipelines.sink.writers import BatchWriter, Done, current_task, written_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,9 +57,9 @@ class MicroBatchWriter(BatchWriter):
             return super().write(iterator)
         assert self.plan is not None, "a writer that has reached a task was planned"
         # Not the name of the transaction, which is the application's: the batches of a new checkpoint are new ones.
-        task = replace(_task(), batch_id=self.batch_id, query_id=self.query_name)
+        task = replace(current_task(), batch_id=self.batch_id, query_id=self.query_name)
         return Done(exactly_once.write(self.options, self.shape, self.plan, task, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Ends the transaction, with the batch's id in it."""
-        exactly_once.commit(self.options, _written(messages), self.batch_id)
+        exactly_once.commit(self.options, written_by(messages), self.batch_id)
