@@ -40,9 +40,10 @@ STREAMS_PROGRAM = PROJECT / "tests" / "pipelines" / "parity" / "kafka_streams"
 class Sizes:
     rounds: int = 3
     small: int = 2_000_000
-    large: int = 300_000
+    large: int = 2_000_000
     """Records of 1 KiB."""
-    written: int = 500_000
+    written: int = 2_000_000
+    """Records of 100 bytes; of 1 KiB as many as have the same bytes, for they lie in memory."""
     lines: int = 200_000
     single: int = 20
     """Micro-batches of one record."""
