@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.streams.kstream import KStream as KStream
     from ottla.pipelines.streams.kstream import WindowedKStream as WindowedKStream
     from ottla.pipelines.streams.ktable import GlobalKTable as GlobalKTable
+    from ottla.pipelines.streams.ktable import KGroupedTable as KGroupedTable
     from ottla.pipelines.streams.ktable import KTable as KTable
     from ottla.pipelines.streams.running import Running as Running
     from ottla.pipelines.streams.serdes import Serde as Serde
@@ -33,7 +34,7 @@ _LAZY: dict[str, tuple[str, ...]] = {
     "expressions": ("python",),
     "graph": ("Node", "Topology"),
     "kstream": ("KGroupedStream", "KStream", "WindowedKStream"),
-    "ktable": ("GlobalKTable", "KTable"),
+    "ktable": ("GlobalKTable", "KGroupedTable", "KTable"),
     "running": ("Running",),
     "serdes": ("Serde", "json"),
     "driver": ("TopologyTestDriver", "Windowed"),

@@ -6,6 +6,7 @@ plain values (for windows, which a task keeps itself, see `tasks`). Null argumen
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.expressions import Expression, check
 
 NAMES = ("count", "sum", "min", "max", "mean")
+REVERSIBLE = ("count", "sum", "mean")
+"""Those that a record can be taken out of again, as it must where a table is grouped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,13 @@ def max(argument: Expression = "value") -> Fold:
 def mean(argument: Expression = "value") -> Fold:
     """The arithmetic mean, as a double."""
     return Fold("mean", check(argument, "mean"))
+
+
+def named(fold: Fold | None, folds: Mapping[str, Fold], *, adder: object) -> tuple[tuple[str | None, Fold], ...]:
+    """The named aggregates that were asked for, none when there is an adder instead; one way of asking at a time."""
+    if (fold is not None) + bool(folds) + (adder is not None) != 1:
+        raise PipelineError("aggregate takes one named aggregate, several by name, or initial and adder")
+    return tuple(folds.items()) if fold is None else ((None, fold),)
 
 
 def empty(fold: Fold) -> Any:

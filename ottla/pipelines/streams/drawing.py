@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from ottla.pipelines.streams.graph import STATEFUL, GlobalSource, Node, Sink, Source, Topology
+from ottla.pipelines.streams.graph import GlobalSource, Node, Sink, Source, Stateful, Topology
 
 WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 250, 44, 30, 46, 20
 COLOURS = {"topic": "#e8f1fb", "stateful": "#fdf0dc", "step": "#f4f4f4"}
@@ -82,7 +82,7 @@ def _corner(place: tuple[int, int]) -> tuple[int, int]:
 def _look(node: Node) -> str:
     if isinstance(node.work, Source | GlobalSource | Sink):
         return "topic"
-    return "stateful" if isinstance(node.work, STATEFUL) else "step"
+    return "stateful" if isinstance(node.work, Stateful) else "step"
 
 
 def _label(node: Node) -> list[str]:

@@ -51,3 +51,12 @@ def check(expression: Expression, what: str) -> Expression:
     if not isinstance(expression, str | Python) and not callable(expression):
         raise PipelineError(f"{what} takes an SQL expression, a function of Columns or python(...), not {expression!r}")
     return expression
+
+
+def check_python(function: object, what: str) -> Python:
+    """A `python(...)` function, where no other will do: it is called with plain values, one record at a time."""
+    if not isinstance(function, Python):
+        raise PipelineError(
+            f"{what} takes a Python function of plain values: mark it with python(function, returns=...)"
+        )
+    return function

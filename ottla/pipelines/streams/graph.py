@@ -137,25 +137,52 @@ Stateless = MapValues | Map | SelectKey | FlatMap | Filter | Peek | Pass | Globa
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregation:
-    """What is gathered: named folds, or an initial value and Python functions."""
+class Folds:
+    """Aggregates that are named: one alone, whose name is None, or several as a struct."""
 
-    folds: tuple[tuple[str | None, Fold], ...] = ()
-    initial: Any = None
-    adder: Python | None = None
+    folds: tuple[tuple[str | None, Fold], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Values of a key made one, two at a time; the subtractor takes one out again, where rows change."""
+
+    reducer: Python
+    subtractor: Python | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """A value that begins as `initial` and grows by a Python function; the others are for sessions and for tables."""
+
+    initial: Any
+    adder: Python
     merger: Python | None = None
-    reducer: Python | None = None
+    subtractor: Python | None = None
+
+
+Aggregation = Folds | Reduction | Accumulation
+"""What is gathered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A table by key, or by key and window."""
+    """A table by key, or by key and window. `of_table`: of a grouped table's changes, which take out and put in."""
 
     aggregation: Aggregation
     store: str
     windows: Windows | None = None
     final: bool = False
     late_topic: str | None = None
+    of_table: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Regroup:
+    """A table's rows under new keys: each change says what leaves a group and what comes into one."""
+
+    key: Expression
+    value: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +252,7 @@ class Custom:
 
 Stateful = (
     Aggregate
+    | Regroup
     | Suppress
     | StreamJoin
     | StreamTableJoin
@@ -235,21 +263,9 @@ Stateful = (
     | Repartition
     | Custom
 )
+"""What is the root of a query of its own."""
 Work = Source | GlobalSource | Sink | ForEach | Stateless | Stateful
 
-STATEFUL = (
-    Aggregate,
-    Suppress,
-    StreamJoin,
-    StreamTableJoin,
-    TableJoin,
-    ForeignKeySubscribe,
-    ForeignKeyMatch,
-    ForeignKeyResult,
-    Repartition,
-    Custom,
-)
-"""What is the root of a query of its own."""
 REKEYS = (Map, SelectKey)
 
 
@@ -284,10 +300,6 @@ class Graph:
         assert not missing, f"{name} stands on {missing}, which are not in the graph"
         self.nodes[name] = Node(name, work, parents, stores)
         return name
-
-    def children(self, name: str) -> list[Node]:
-        """Who reads this node's records, in the order they were added."""
-        return [node for node in self.nodes.values() if name in node.parents]
 
 
 class Topology:

@@ -7,19 +7,20 @@ text over `key`, `value` and `timestamp`, functions of Columns — `lambda value
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams import aggregates
 from ottla.pipelines.streams.aggregates import Fold
-from ottla.pipelines.streams.expressions import Expression, Python, check
+from ottla.pipelines.streams.expressions import Expression, Python, check, check_python
 from ottla.pipelines.streams.graph import (
+    Accumulation,
     Aggregate,
     Aggregation,
     Custom,
     Filter,
     FlatMap,
+    Folds,
     ForEach,
     GlobalJoin,
     Graph,
@@ -27,6 +28,7 @@ from ottla.pipelines.streams.graph import (
     MapValues,
     Pass,
     Peek,
+    Reduction,
     Repartition,
     SelectKey,
     Sink,
@@ -77,7 +79,7 @@ class KStream:
 
     def peek(self, function: Python) -> KStream:
         """Calls a Python function with each key and value, on the worker, maybe more than once for a retried task."""
-        return self._then("KSTREAM-PEEK", Peek(_python(function, "peek")))
+        return self._then("KSTREAM-PEEK", Peek(check_python(function, "peek")))
 
     def branch(self, *conditions: Expression) -> list[KStream]:
         """A stream for each condition, with the records it is the first to hold for; and a last one with the rest."""
@@ -110,7 +112,7 @@ class KStream:
 
     def for_each(self, function: Python) -> None:
         """Calls a Python function with each key and value; the stream ends there."""
-        self._graph.add(self._graph.name("KSTREAM-FOREACH"), ForEach(_python(function, "for_each")), self.node)
+        self._graph.add(self._graph.name("KSTREAM-FOREACH"), ForEach(check_python(function, "for_each")), self.node)
 
     def process(self, operator: Any, *, stores: tuple[str, ...] = (), name: str | None = None) -> KStream:
         """Your own processor with its state stores: see `ottla.pipelines.streams.processor`."""
@@ -130,66 +132,59 @@ class KStream:
         node = name or self._graph.name("KSTREAM-TOTABLE")
         return KTable(self._graph, self._graph.add(node, Pass("to_table"), self.node))
 
-    @overload
-    def join(self, other: KStream, joiner: Expression, windows: JoinWindows) -> KStream: ...
-    @overload
-    def join(self, other: KTable, joiner: Expression) -> KStream: ...
-    @overload
-    def join(self, other: GlobalKTable, joiner: Expression, *, key: Expression = "key") -> KStream: ...
     def join(
         self,
         other: KStream | KTable | GlobalKTable,
         joiner: Expression,
         windows: JoinWindows | None = None,
         *,
-        key: Expression = "key",
+        key: Expression | None = None,
     ) -> KStream:
-        """Records that find a partner: in a stream within the windows, in a table, or in a global table."""
+        """Records that find a partner: in a stream within `windows`, in a table, or in a global table.
+
+        `key` is what they look for in a global table, and the record's own key unless told.
+        """
         return self._join(other, joiner, windows, key, "inner")
 
-    @overload
-    def left_join(self, other: KStream, joiner: Expression, windows: JoinWindows) -> KStream: ...
-    @overload
-    def left_join(self, other: KTable, joiner: Expression) -> KStream: ...
-    @overload
-    def left_join(self, other: GlobalKTable, joiner: Expression, *, key: Expression = "key") -> KStream: ...
     def left_join(
         self,
         other: KStream | KTable | GlobalKTable,
         joiner: Expression,
         windows: JoinWindows | None = None,
         *,
-        key: Expression = "key",
+        key: Expression | None = None,
     ) -> KStream:
         """As `join`, and records without a partner with null in its place: once the window has closed."""
         return self._join(other, joiner, windows, key, "left")
 
     def outer_join(self, other: KStream, joiner: Expression, windows: JoinWindows) -> KStream:
         """As `left_join`, for both sides."""
-        return self._join(other, joiner, windows, "key", "outer")
+        return self._join(other, joiner, windows, None, "outer")
 
     def _join(
         self,
         other: KStream | KTable | GlobalKTable,
         joiner: Expression,
         windows: JoinWindows | None,
-        key: Expression,
+        key: Expression | None,
         kind: str,
     ) -> KStream:
         check(joiner, "a join")
-        if isinstance(other, GlobalKTable):
-            work: Work = GlobalJoin(other.node, check(key, "a join"), joiner, left=kind == "left")
-            name = self._graph.name("KSTREAM-GLOBALTABLE-JOIN")
-            return KStream(self._graph, self._graph.add(name, work, self.node, other.node))
-        if isinstance(other, KTable):
-            work, prefix = StreamTableJoin(joiner, kind), "KSTREAM-TABLE-JOIN"
-        elif windows is None:
+        if windows is None and isinstance(other, KStream):
             raise PipelineError(
                 "a join of two streams needs JoinWindows: how far apart records may be that belong together"
             )
-        else:
-            work, prefix = StreamJoin(windows, joiner, kind), "KSTREAM-JOIN"
-        name = self._graph.name(prefix)
+        if windows is not None and not isinstance(other, KStream):
+            raise PipelineError("JoinWindows are for two streams: a table has one row a key, whatever its time")
+        if key is not None and not isinstance(other, GlobalKTable):
+            raise PipelineError("key= is for global tables; others are joined by the records' keys: select_key first")
+        if isinstance(other, GlobalKTable):
+            wanted = "key" if key is None else check(key, "a join")
+            name = self._graph.name("KSTREAM-GLOBALTABLE-JOIN")
+            lookup = GlobalJoin(other.node, wanted, joiner, left=kind == "left")
+            return KStream(self._graph, self._graph.add(name, lookup, self.node, other.node))
+        work: Work = StreamTableJoin(joiner, kind) if windows is None else StreamJoin(windows, joiner, kind)
+        name = self._graph.name("KSTREAM-TABLE-JOIN" if windows is None else "KSTREAM-JOIN")
         return KStream(self._graph, self._graph.add(name, work, self.node, other.node, stores=(f"{name}-store",)))
 
     def _then(self, kind: str, work: Work) -> KStream:
@@ -208,12 +203,11 @@ class KGroupedStream:
 
     def count(self, *, name: str | None = None) -> KTable:
         """How many records each key has."""
-        return self._table(Aggregation(((None, aggregates.count()),)), "COUNT", name)
+        return self._table(Folds(((None, aggregates.count()),)), "COUNT", name)
 
     def reduce(self, reducer: Python, *, name: str | None = None) -> KTable:
         """The records of a key made one, two at a time: `python(lambda so_far, value: ...)`."""
-        checked = _python(reducer, "reduce")
-        return self._table(Aggregation(reducer=checked), "REDUCE", name)
+        return self._table(Reduction(check_python(reducer, "reduce")), "REDUCE", name)
 
     def aggregate(
         self,
@@ -230,18 +224,13 @@ class KGroupedStream:
         Session windows need a `merger(key, left, right)` beside the adder. State made by Python functions is kept as
         JSON: numbers, text, lists and dictionaries.
         """
-        given = sum((fold is not None, bool(folds), adder is not None))
-        if given != 1:
-            raise PipelineError("aggregate takes one named aggregate, several by name, or initial and adder")
+        folded = aggregates.named(fold, folds, adder=adder)
         if adder is None:
-            pairs = ((None, fold),) if fold is not None else tuple(folds.items())
-            return self._table(Aggregation(pairs), "AGGREGATE", name)
+            return self._table(Folds(folded), "AGGREGATE", name)
         if isinstance(self._windows, SessionWindows) and merger is None:
             raise PipelineError("sessions can become one: give aggregate a merger(key, left, right) as well")
-        work = Aggregation(
-            initial=initial, adder=_python(adder, "aggregate"), merger=merger and _python(merger, "aggregate")
-        )
-        return self._table(work, "AGGREGATE", name)
+        merges = None if merger is None else check_python(merger, "aggregate")
+        return self._table(Accumulation(initial, check_python(adder, "aggregate"), merges), "AGGREGATE", name)
 
     def windowed_by(self, windows: Windows) -> WindowedKStream:
         """Groups by time as well."""
@@ -284,14 +273,6 @@ class WindowedKStream(KGroupedStream):
         other = WindowedKStream(self._graph, self._node, self._windows)
         other._final, other._late_topic = self._final, self._late_topic
         return other
-
-
-def _python(function: object, what: str) -> Python:
-    if not isinstance(function, Python):
-        raise PipelineError(
-            f"{what} takes a Python function of plain values: mark it with python(function, returns=...)"
-        )
-    return replace(function)
 
 
 def _serde(given: str | Serde | None) -> Serde | None:

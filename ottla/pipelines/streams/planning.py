@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.graph import (
     REKEYS,
-    STATEFUL,
     Aggregate,
     Custom,
     Filter,
     FlatMap,
+    Folds,
     ForEach,
     ForeignKeyMatch,
     GlobalSource,
@@ -28,6 +28,7 @@ from ottla.pipelines.streams.graph import (
     Repartition,
     Sink,
     Source,
+    Stateful,
     StreamJoin,
     StreamTableJoin,
     Suppress,
@@ -112,15 +113,16 @@ def own_topics(topology: Topology, queries: list[Query]) -> dict[str, int | None
 
 def carries(flow: Outflow) -> bool:
     """Whether a flow ends in a topic that other queries read."""
-    return isinstance(flow.end.work, STATEFUL)
+    return isinstance(flow.end.work, Stateful)
 
 
 def signature(query: Query) -> str:
     """What a query's state depends on: a checkpoint made under another one cannot be gone on with."""
     match query.work:
-        case Aggregate(aggregation=aggregation, store=store, windows=windows):
-            folds = ", ".join(f"{name}={fold.name}" for name, fold in aggregation.folds)
-            return f"Aggregate({store}, {windows}, folds=[{folds}])"
+        case Aggregate(aggregation=aggregation, store=store, windows=windows, of_table=of_table):
+            pairs = aggregation.folds if isinstance(aggregation, Folds) else ()
+            folds = ", ".join(f"{name}={fold.name}" for name, fold in pairs)
+            return f"Aggregate({store}, {windows}, folds=[{folds}]{', of a table' if of_table else ''})"
         case StreamJoin(windows=windows, kind=kind):
             return f"StreamJoin({windows}, {kind})"
         case StreamTableJoin(kind=kind) | TableJoin(kind=kind) | ForeignKeyMatch(kind=kind):
@@ -148,7 +150,7 @@ def _query(topology: Topology, node: Node) -> Iterator[Query]:
         ends = (*_all_outflows(topology, node, (), final=node.work.final), *_suppressed(topology, node, ()))
         if ends or node.work.late_topic is not None or is_named(node):
             yield Query(node, node.work, _inputs(topology, node), ends)
-    elif isinstance(node.work, STATEFUL) and not isinstance(node.work, Suppress):
+    elif isinstance(node.work, Stateful) and not isinstance(node.work, Suppress):
         ends = tuple(_all_outflows(topology, node, ()))
         if ends or isinstance(node.work, Custom):
             yield Query(node, node.work, _inputs(topology, node), ends)
@@ -176,7 +178,7 @@ def _inputs(topology: Topology, node: Node) -> tuple[tuple[Inflow, ...], ...]:
 
 
 def _inflows(topology: Topology, node: Node, steps: tuple[Node, ...]) -> Iterator[Inflow]:
-    if isinstance(node.work, (Source, *STATEFUL)):
+    if isinstance(node.work, Source | Stateful):
         yield Inflow(node, steps)
         return
     for parent in _record_parents(topology, node):
@@ -192,7 +194,7 @@ def _outflows(topology: Topology, node: Node, steps: tuple[Node, ...]) -> Iterat
     for child in topology.children(node.name):
         if isinstance(child.work, Sink | ForEach):
             yield Outflow(steps, child)
-        elif not isinstance(child.work, STATEFUL):
+        elif not isinstance(child.work, Stateful):
             yield from _outflows(topology, child, (*steps, child))
 
 
@@ -201,7 +203,7 @@ def _feeds_a_root(topology: Topology, node: Node) -> bool:
     for child in topology.children(node.name):
         if isinstance(child.work, Suppress):
             continue
-        if isinstance(child.work, STATEFUL):
+        if isinstance(child.work, Stateful):
             return True
         if not isinstance(child.work, Sink | ForEach) and _feeds_a_root(topology, child):
             return True

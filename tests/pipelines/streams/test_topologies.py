@@ -86,6 +86,33 @@ def test_tables_and_their_joins(spark: SparkSession) -> None:
         assert noted.read_to_map() == {"1": None}
 
 
+def test_a_grouped_table_follows_its_rows_from_group_to_group(spark: SparkSession) -> None:
+    """Of one grouping: named aggregates in Spark's own operators, and Python functions in tasks."""
+    builder = StreamsBuilder()
+    people = builder.table("people", value=json("team STRING, points INT"))
+    teams = people.filter("value.points >= 0").group_by("value.team", "value.points")
+    named = teams.aggregate(total=aggregates.sum(), mean=aggregates.mean(), many=aggregates.count())
+    named.to_stream().to("totals")
+    adder = python(lambda key, points, so_far: sorted([*so_far, points]), "array<int>")
+    subtractor = python(lambda key, points, so_far: so_far[: so_far.index(points)] + so_far[so_far.index(points) + 1 :])
+    teams.aggregate(initial=[], adder=adder, subtractor=subtractor).to_stream().to("lists")
+    with TopologyTestDriver(builder.build("teams"), spark, partitions=2) as driver:
+        person = driver.input_topic("people", value="json")
+        totals, lists = (driver.output_topic(name, value="json") for name in ("totals", "lists"))
+        for at, (who, team, number) in enumerate((("a", "x", 1), ("b", "x", 2), ("c", "y", 3), ("a", "x", 4))):
+            person.pipe_input(who, {"team": team, "points": number}, at)
+        person.pipe_input(None, {"team": "x", "points": 100}, 5)  # a row without a key is none
+        assert totals.read_to_map() == {
+            "x": {"total": 6, "mean": 3.0, "many": 2}, "y": {"total": 3, "mean": 3.0, "many": 1},
+        }  # fmt: skip
+        assert lists.read_to_map() == {"x": [2, 4], "y": [3]}
+        person.pipe_input("b", {"team": "y", "points": 3}, 10)
+        person.pipe_input("a", {"team": "x", "points": -1}, 11)  # filtered out of the table, and so out of its team
+        person.pipe_input("c", None, 12)
+        assert totals.read_to_map() == {"x": {"total": 0, "many": 0}, "y": {"total": 3, "mean": 3.0, "many": 1}}
+        assert lists.read_to_map() == {"x": [], "y": [3]}
+
+
 def shop() -> Topology:
     """Something of everything that remembers."""
     builder = StreamsBuilder()

@@ -27,6 +27,7 @@ from ottla.pipelines.streams.graph import (
     ForeignKeySubscribe,
     GlobalSource,
     Node,
+    Regroup,
     Sink,
     Source,
     StreamJoin,
@@ -111,6 +112,8 @@ class Compiler:
             *places,
             F.lit(0).cast("bigint").alias("seq"),
         )
+        if isinstance(origin.work, Source) and origin.work.table:
+            frame = frame.where(F.col("key").isNotNull())  # a row without a key is none, as in Kafka Streams
         return steps.apply(frame, inflow.steps, self._table)
 
     def _input(self, side: tuple[Inflow, ...], columns: Sequence[str]) -> DataFrame:
@@ -147,6 +150,8 @@ class Compiler:
                 updates = not work.final and (is_named(query.root) or not all(flow.final for flow in query.outflows))
                 results = roots.aggregate(inputs[0], work, tasks[0], updates=updates, finals=finals)
                 return results, work.windows, plain
+            case Regroup():
+                return roots.regroup(inputs[0], work, tasks[0]), None, False
             case StreamJoin():
                 return roots.stream_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
             case StreamTableJoin():
@@ -263,6 +268,7 @@ class _End:
 
 _NEED_PLACES = (
     Aggregate,
+    Regroup,
     StreamJoin,
     StreamTableJoin,
     TableJoin,

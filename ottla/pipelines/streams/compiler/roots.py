@@ -26,8 +26,18 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.aggregates import Fold
 from ottla.pipelines.streams.compiler.columns import column, text, untext
 from ottla.pipelines.streams.compiler.stateful import transform
-from ottla.pipelines.streams.graph import Aggregate, Aggregation, StreamJoin, StreamTableJoin, TableJoin
-from ottla.pipelines.streams.tasks.aggregating import KeyAggregate
+from ottla.pipelines.streams.graph import (
+    Accumulation,
+    Aggregate,
+    Aggregation,
+    Folds,
+    Reduction,
+    Regroup,
+    StreamJoin,
+    StreamTableJoin,
+    TableJoin,
+)
+from ottla.pipelines.streams.tasks.aggregating import KeyAggregate, Regrouping, TableAggregate
 from ottla.pipelines.streams.tasks.foreign_keys import Matching, Subscribing
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
@@ -47,29 +57,51 @@ PLACES = ("topic", "partition", "offset", "seq", "timestamp")
 
 def is_built_in(work: Aggregate) -> bool:
     """Whether Spark has the aggregate itself: one of named folds, without a clock."""
-    return work.windows is None and bool(work.aggregation.folds)
+    return work.windows is None and isinstance(work.aggregation, Folds)
 
 
 def aggregate(frame: DataFrame, work: Aggregate, task: Column, *, updates: bool, finals: bool) -> DataFrame:
     """A table by key, or by key and window, of which each change, the last word, or both are wanted."""
-    if is_built_in(work):
+    if work.of_table:
+        return _table_aggregate(frame, work, task)
+    if work.windows is None and isinstance(work.aggregation, Folds):
         return _built_in(frame, work.aggregation)
-    arguments = _arguments(frame, work.aggregation)
+    arguments = _arguments(work.aggregation)
     given = F.to_json(F.struct(*arguments.values())) if arguments else F.lit("{}")
-    value_text = (
-        text(F.col("value"), "value") if not work.aggregation.folds else F.when(F.col("value").isNotNull(), given)
-    )
+    if isinstance(work.aggregation, Folds):
+        value_text = F.when(F.col("value").isNotNull(), given)
+        value_type = _folded_type(frame, work.aggregation, arguments)
+    else:
+        value_text = text(F.col("value"), "value")
+        value_type = _value_type(frame.schema["value"].dataType, work.aggregation)
     late = text(F.col("value"), "value") if work.late_topic is not None else F.lit(None).cast("string")
     rows = _rows(frame, 0, task, value_text, late)
     results = transform(_operator(work, updates=updates, finals=finals), rows)
     key = untext(F.col("key_text"), "key", frame.schema["key"].dataType)
-    value_type = _value_type(frame, work.aggregation, arguments)
     columns = {
         "key": key if work.windows is None else F.struct(key.alias("key"), "start", "end"),
         "value": untext(F.col("value_text"), "value", value_type),
         "late": untext(F.col("other_text"), "value", frame.schema["value"].dataType),
     }
     return results.withColumns(columns).select("kind", "key", "value", "timestamp", "late")
+
+
+def regroup(frame: DataFrame, work: Regroup, task: Column) -> DataFrame:
+    """A table's changes told to the groups: `value` is a struct of what is `new` in the group and what was `old`."""
+    there = F.col("value").isNotNull()
+    given = frame.withColumns(
+        {
+            "_group": column(work.key, "key", "value", alive=there),
+            "_row": column(work.value, "key", "value", alive=there),
+        }
+    )
+    rows = _rows(given, 0, task, text(F.col("_row"), "value"), text(F.col("_group"), "key"))
+    kind = given.schema["_row"].dataType
+    change = F.struct(
+        untext(F.col("value_text"), "value", kind).alias("new"), untext(F.col("other_text"), "value", kind).alias("old")
+    )
+    key = untext(F.col("key_text"), "key", given.schema["_group"].dataType)
+    return transform(Regrouping(), rows).select(key.alias("key"), change.alias("value"), "timestamp")
 
 
 def stream_join(left: DataFrame, right: DataFrame, work: StreamJoin, tasks: tuple[Column, Column]) -> DataFrame:
@@ -219,9 +251,9 @@ def _operator(work: Aggregate, *, updates: bool, finals: bool) -> Operator:
             return SessionAggregate(gathering, work.windows, updates, finals)
 
 
-def _built_in(frame: DataFrame, aggregation: Aggregation) -> DataFrame:
+def _built_in(frame: DataFrame, aggregation: Folds) -> DataFrame:
     functions = {"sum": F.sum, "min": F.min, "max": F.max, "mean": F.avg}
-    arguments = _arguments(frame, aggregation)
+    arguments = _arguments(aggregation)
     rows = frame.where(F.col("key").isNotNull() & F.col("value").isNotNull()).select(
         "key", "timestamp", *arguments.values()
     )
@@ -229,6 +261,42 @@ def _built_in(frame: DataFrame, aggregation: Aggregation) -> DataFrame:
         F.count(F.lit(1)) if fold.name == "count" else functions[fold.name](F.col(f"a{index}"))
         for index, (_, fold) in enumerate(aggregation.folds)
     ]
+    return _by_key(rows, aggregation, results)
+
+
+def _table_aggregate(frame: DataFrame, work: Aggregate, task: Column) -> DataFrame:
+    """A table of a grouped table: what leaves a group is taken out of its row before what comes is put in."""
+    change = frame.schema["value"].dataType
+    assert isinstance(change, StructType), "a grouped table's changes are structs of new and old"
+    if isinstance(work.aggregation, Folds):
+        return _there_and_back(frame, work.aggregation)
+    rows = _rows(frame, 0, task, text(F.col("value.new"), "value"), text(F.col("value.old"), "value"))
+    results = transform(TableAggregate(Gathering(work.aggregation)), rows)
+    value_type = _value_type(change["new"].dataType, work.aggregation)
+    columns = {
+        "key": untext(F.col("key_text"), "key", frame.schema["key"].dataType),
+        "value": untext(F.col("value_text"), "value", value_type),
+    }
+    return results.withColumns(columns).select("kind", "key", "value", "timestamp")
+
+
+def _there_and_back(frame: DataFrame, aggregation: Folds) -> DataFrame:
+    """Counts, sums and means that forget, which Spark has: sums in which what leaves has the other sign."""
+    sides = F.array(*(F.struct(F.col(f"value.{name}").alias("value"), F.lit(sign).alias("sign"))
+                      for name, sign in (("new", 1), ("old", -1))))  # fmt: skip
+    moves = frame.select("key", "timestamp", F.explode(sides).alias("_side"))
+    moves = moves.select("key", "timestamp", "_side.value", "_side.sign").where(F.col("value").isNotNull())
+    rows = moves.select("key", "timestamp", "sign", *_arguments(aggregation).values())
+    results = []
+    for index, (_, fold) in enumerate(aggregation.folds):
+        argument = F.col(f"a{index}") if fold.argument is not None else F.lit(1)
+        total = F.sum(argument * F.col("sign"))
+        many = F.sum(F.when(argument.isNotNull(), F.col("sign")))
+        results.append(F.when(many != 0, total / many) if fold.name == "mean" else total)
+    return _by_key(rows, aggregation, results)
+
+
+def _by_key(rows: DataFrame, aggregation: Folds, results: list[Column]) -> DataFrame:
     names = [name for name, _ in aggregation.folds]
     if names == [None]:
         value = results[0]
@@ -237,19 +305,20 @@ def _built_in(frame: DataFrame, aggregation: Aggregation) -> DataFrame:
     return rows.groupBy("key").agg(F.max("timestamp").alias("timestamp"), value.alias("value"))
 
 
-def _arguments(frame: DataFrame, aggregation: Aggregation) -> dict[int, Column]:
+def _arguments(aggregation: Aggregation) -> dict[int, Column]:
+    folds = aggregation.folds if isinstance(aggregation, Folds) else ()
     return {
         index: column(fold.argument, "key", "value").alias(f"a{index}")
-        for index, (_, fold) in enumerate(aggregation.folds)
+        for index, (_, fold) in enumerate(folds)
         if fold.argument is not None
     }
 
 
-def _value_type(frame: DataFrame, aggregation: Aggregation, arguments: dict[int, Column]) -> DataType:
-    if aggregation.reducer is not None:
-        return frame.schema["value"].dataType
-    if aggregation.adder is not None:
-        return DataType.fromDDL(aggregation.adder.returns)
+def _value_type(given: DataType, aggregation: Reduction | Accumulation) -> DataType:
+    return given if isinstance(aggregation, Reduction) else DataType.fromDDL(aggregation.adder.returns)
+
+
+def _folded_type(frame: DataFrame, aggregation: Folds, arguments: dict[int, Column]) -> DataType:
     schema = frame.select(*arguments.values()).schema if arguments else StructType()
     kinds = [
         _fold_type(fold, schema[f"a{index}"].dataType if fold.argument is not None else LongType())

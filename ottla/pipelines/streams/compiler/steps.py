@@ -67,6 +67,8 @@ def _apply(frame: DataFrame, node: Node, tables: Callable[[str], DataFrame]) -> 
             return keep(frame, called(function, alive, answer=True))
         case GlobalJoin():
             return _global_join(frame, node.work, tables(node.work.table))
+        case Pass(what="to_table"):
+            return keep(frame, F.col("key").isNotNull())  # a row without a key is none, as in Kafka Streams
         case Pass():
             return frame
     raise AssertionError(f"{node.name} is not a step between roots and ends")

@@ -7,12 +7,14 @@ with one argument for each fold.
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipelines.streams import aggregates
 from ottla.pipelines.streams.aggregates import Fold
-from ottla.pipelines.streams.graph import Aggregation
+from ottla.pipelines.streams.expressions import Python
+from ottla.pipelines.streams.graph import Accumulation, Aggregation, Folds, Reduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,44 +25,59 @@ class Gathering:
 
     def initial(self) -> Any:
         """The state that has seen nothing."""
-        if self.aggregation.folds:
-            return [aggregates.empty(fold) for _, fold in self.aggregation.folds]
-        return None if self.aggregation.reducer else self.aggregation.initial
+        match self.aggregation:
+            case Folds(folds):
+                return [aggregates.empty(fold) for _, fold in folds]
+            case Reduction():
+                return None
+            case Accumulation(initial=initial):
+                return deepcopy(initial)  # a function may put its values into what it is given
 
     def add(self, key: str, value: str | None, state: Any) -> Any:
         """The state after one more record."""
         given = json.loads(value) if value is not None else {}
-        if self.aggregation.folds:
-            folds = enumerate(self.aggregation.folds)
-            return [
-                aggregates.step(fold, state[index], _number(fold, given.get(f"a{index}"))) for index, (_, fold) in folds
-            ]
-        new = given.get("value")
-        if self.aggregation.reducer:
-            return new if state is None else self.aggregation.reducer.function(state, new)
-        assert self.aggregation.adder is not None
-        return self.aggregation.adder.function(plain(key), new, state)
+        match self.aggregation:
+            case Folds(folds):
+                return [
+                    aggregates.step(fold, state[index], _number(fold, given.get(f"a{index}")))
+                    for index, (_, fold) in enumerate(folds)
+                ]
+            case Reduction(reducer=reducer):
+                new = given.get("value")
+                return new if state is None else reducer.function(state, new)
+            case Accumulation(adder=adder):
+                return adder.function(plain(key), given.get("value"), state)
+
+    def subtract(self, key: str, value: str, state: Any) -> Any:
+        """The state after a row has left; only Python functions come here, for Spark takes named folds back itself."""
+        old = json.loads(value)["value"]
+        match self.aggregation:
+            case Reduction(subtractor=Python() as subtractor):
+                return subtractor.function(state, old)
+            case Accumulation(subtractor=Python() as subtractor):
+                return subtractor.function(plain(key), old, state)
+        raise AssertionError("what a table is grouped for has a subtractor")
 
     def merge(self, key: str, left: Any, right: Any) -> Any:
         """The state of two sessions that became one."""
-        if self.aggregation.folds:
-            pairs = enumerate(self.aggregation.folds)
-            return [aggregates.merge(fold, left[index], right[index]) for index, (_, fold) in pairs]
-        if self.aggregation.reducer:
-            if left is None or right is None:
-                return right if left is None else left
-            return self.aggregation.reducer.function(left, right)
-        assert self.aggregation.merger is not None
-        return self.aggregation.merger.function(plain(key), left, right)
+        match self.aggregation:
+            case Folds(folds):
+                return [aggregates.merge(fold, left[index], right[index]) for index, (_, fold) in enumerate(folds)]
+            case Reduction(reducer=reducer):
+                if left is None or right is None:
+                    return right if left is None else left
+                return reducer.function(left, right)
+            case Accumulation(merger=merger):
+                assert merger is not None, "an aggregate of sessions has a merger"
+                return merger.function(plain(key), left, right)
 
     def result(self, state: Any) -> str | None:
         """What a state says, as JSON text."""
         value = state
-        if self.aggregation.folds:
-            results = [
-                aggregates.result(fold, one) for (_, fold), one in zip(self.aggregation.folds, state, strict=True)
-            ]
-            names = [name for name, _ in self.aggregation.folds]
+        if isinstance(self.aggregation, Folds):
+            folds = self.aggregation.folds
+            results = [aggregates.result(fold, one) for (_, fold), one in zip(folds, state, strict=True)]
+            names = [name for name, _ in folds]
             value = results[0] if names == [None] else dict(zip(names, results, strict=True))
         return None if value is None else json.dumps({"value": value}, separators=(",", ":"))
 

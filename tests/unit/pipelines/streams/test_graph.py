@@ -9,7 +9,15 @@ from xml.etree import ElementTree
 import pytest
 
 from ottla.pipelines import PipelineError
-from ottla.pipelines.streams import JoinWindows, SessionWindows, StreamsBuilder, TimeWindows, Topology, python
+from ottla.pipelines.streams import (
+    JoinWindows,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    aggregates,
+    python,
+)
 
 
 def word_count() -> Topology:
@@ -62,6 +70,23 @@ def test_a_picture_has_a_box_for_each_node_and_a_line_for_each_edge() -> None:
     assert topology.to_mermaid().splitlines()[:2] == ["flowchart TD", '    n0(["lines"])']
 
 
+def test_a_grouped_table_is_described_and_drawn_as_in_kafka_streams() -> None:
+    builder = StreamsBuilder()
+    grouped = builder.table("users").group_by("value.region", "value.name")
+    grouped.count(name="users-by-region").to_stream().to("out")
+    grouped.reduce(python(max), python(min)).to_stream(lambda key, value: value).to("names")
+    topology = builder.build("regions")
+    text = topology.describe()
+    assert (
+        "    Processor: KTABLE-SELECT-0000000001 (stores: [KTABLE-SELECT-0000000001-store])\n"
+        "      --> KTABLE-AGGREGATE-0000000002, KTABLE-REDUCE-0000000005\n"
+        "      <-- KTABLE-SOURCE-0000000000\n"
+    ) in text
+    assert "KTABLE-AGGREGATE-0000000002 (stores: [users-by-region])" in text
+    assert "KTABLE-REDUCE-0000000005 (stores: [KTABLE-REDUCE-0000000005-STATE-STORE])" in text
+    assert '[("KTABLE-AGGREGATE-0000000002<br/>users-by-region")]' in topology.to_mermaid()
+
+
 def test_building_a_topology_imports_no_spark() -> None:
     steps = ["import sys, tests.unit.pipelines.streams.test_graph as t", "t.word_count().describe()"]
     code = "; ".join([*steps, "print('pyspark' in sys.modules)"])
@@ -72,7 +97,7 @@ def test_mistakes_are_told_where_they_are_made() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("a")
     with pytest.raises(PipelineError, match="needs JoinWindows"):
-        stream.join(builder.stream("b"), "left")  # type: ignore[call-overload]
+        stream.join(builder.stream("b"), "left")
     with pytest.raises(PipelineError, match="the table has none"):
         stream.group_by_key().count().suppress()
     with pytest.raises(PipelineError, match="mark it with python"):
@@ -82,6 +107,18 @@ def test_mistakes_are_told_where_they_are_made() -> None:
     sessions = stream.group_by_key().windowed_by(SessionWindows.of_inactivity_gap(5))
     with pytest.raises(PipelineError, match="give aggregate a merger"):
         sessions.aggregate(initial=0, adder=python(lambda key, value, so_far: so_far + 1, "int"))
+    table = builder.table("t")
+    with pytest.raises(PipelineError, match="are for two streams"):
+        stream.join(table, "left", JoinWindows.of_time_difference(5))
+    with pytest.raises(PipelineError, match="select_key first"):
+        stream.left_join(table, "left", key="value")
+    grouped = table.group_by("value")
+    with pytest.raises(PipelineError, match="give aggregate a subtractor as well"):
+        grouped.aggregate(initial=0, adder=python(lambda key, value, so_far: so_far + 1, "int"))
+    with pytest.raises(PipelineError, match="max cannot be told without a row that has left"):
+        grouped.aggregate(n=aggregates.count(), most=aggregates.max())
+    with pytest.raises(PipelineError, match="one named aggregate, several by name, or initial and adder"):
+        grouped.aggregate()
     with pytest.raises(PipelineError, match="no serde is named 'avro'"):
         builder.stream("a", value="avro")
     with pytest.raises(PipelineError, match="letters, digits"):

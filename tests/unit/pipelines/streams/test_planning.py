@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.pipelines import PipelineError
-from ottla.pipelines.streams import JoinWindows, StreamsBuilder, TimeWindows, Topology
-from ottla.pipelines.streams.planning import own_topics, plan
+from ottla.pipelines.streams import JoinWindows, StreamsBuilder, TimeWindows, Topology, aggregates
+from ottla.pipelines.streams.planning import own_topics, plan, signature
 from ottla.pipelines.streams.running import check, check_partitions
 
 
@@ -51,6 +51,28 @@ def test_a_windowed_table_and_its_last_words_are_one_query() -> None:
     ]
     assert list(own_topics(topology, [first])) == ["app-KTABLE-SUPPRESS-0000000005-repartition"]
     assert second.inputs[0][0].origin.name == "KTABLE-SUPPRESS-0000000005"
+
+
+def test_a_grouped_table_is_told_to_its_groups_through_one_topic_for_all_that_is_made_of_it() -> None:
+    builder = StreamsBuilder()
+    grouped = builder.table("in").filter("value > 1").group_by("value")
+    grouped.count().to_stream().to("counts")
+    grouped.aggregate(total=aggregates.sum()).to_stream().to("totals")
+    topology = build(builder)
+    select, count, total = plan(topology)
+    topic = "app-KTABLE-SELECT-0000000002-repartition"
+    assert own_topics(topology, [select, count, total]) == {topic: None}
+    assert [node.name for node in select.inputs[0][0].steps] == ["KTABLE-FILTER-0000000001"]
+    assert select.inputs[0][0].keeps_partitions
+    assert [query.inputs[0][0].origin.name for query in (count, total)] == [select.name] * 2
+    assert "of a table" in signature(count)
+
+
+def test_a_table_seen_as_a_stream_is_grouped_change_by_change_and_takes_nothing_out() -> None:
+    builder = StreamsBuilder()
+    builder.table("in").to_stream().group_by("value").count().to_stream().to("changes")
+    (changes,) = plan(build(builder))
+    assert "of a table" not in signature(changes)
 
 
 def test_a_repartitioned_stream_is_written_and_read_again() -> None:

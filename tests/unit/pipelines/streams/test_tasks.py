@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.pipelines.streams import aggregates, python
-from ottla.pipelines.streams.graph import Aggregation
-from ottla.pipelines.streams.tasks.aggregating import KeyAggregate
+from ottla.pipelines.streams.graph import Accumulation, Folds, Reduction
+from ottla.pipelines.streams.tasks.aggregating import KeyAggregate, Regrouping, TableAggregate
 from ottla.pipelines.streams.tasks.foreign_keys import ANSWER, SUBSCRIBE, UNSUBSCRIBE, Matching, Subscribing
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
@@ -21,7 +21,7 @@ from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Operator, Ou
 from ottla.pipelines.streams.tasks.windowing import WindowAggregate
 from ottla.pipelines.streams.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
-COUNT = Gathering(Aggregation(((None, aggregates.count()),)))
+COUNT = Gathering(Folds(((None, aggregates.count()),)))
 Rows = dict[tuple[str, int | None, int | None], object]
 
 
@@ -196,12 +196,89 @@ def test_a_stream_sees_the_table_as_it_is_at_its_time() -> None:
 
 def test_python_functions_aggregate_json_values() -> None:
     adder = python(lambda key, value, so_far: [*so_far, f"{key}{value}"], "array<string>")
-    operator = KeyAggregate(Gathering(Aggregation(initial=[], adder=adder)))
+    operator = KeyAggregate(Gathering(Accumulation([], adder)))
     shelf = Shelf()
     run(operator, shelf, [record("a", 1, 1), record("a", 2, 2)])
     assert rows(run(operator, shelf, [record("a", 3, 3), record("b", 4, None)])) == {
         ("a", None, None): ["a1", "a2", "a3"]
     }
+
+
+def test_an_initial_value_that_functions_fill_is_each_keys_own() -> None:
+    def fill(key: str, value: int, so_far: list[int]) -> list[int]:
+        so_far.append(value)
+        return so_far
+
+    operator = KeyAggregate(Gathering(Accumulation([], python(fill, "array<int>"))))
+    found = rows(run(operator, Shelf(), [record("a", 1, 1), record("b", 2, 2)]))
+    assert found == {("a", None, None): [1], ("b", None, None): [2]}
+
+
+def change(key: str, timestamp: int, row: tuple[str | None, object] | None) -> Record:
+    """A row of a table that is about to be grouped: which group, and what it gives there."""
+    group, value = row or (None, None)
+    key_text, group_text = json.dumps({"key": key}), None if group is None else json.dumps({"key": group})
+    return Record(0, key_text, None if value is None else json.dumps({"value": value}), timestamp, extra=group_text)
+
+
+def regrouped(changes: list[Record], shelf: Shelf) -> list[Record]:
+    """What the groups are told."""
+    told = run(Regrouping(), shelf, changes)
+    return [Record(0, one.key, one.value, one.timestamp, extra=one.other) for one in told]
+
+
+def test_a_row_leaves_its_old_group_with_its_old_value_before_it_comes_into_the_new_one() -> None:
+    changes = [
+        change("k", 1, ("g", 1)), change("k", 2, ("g", 2)), change("k", 3, ("h", 3)), change("k", 4, (None, 4)),
+        change("k", 5, ("h", None)), change("k", 6, ("h", 6)), change("k", 7, None), change("k", 8, None),
+    ]  # fmt: skip
+    told = [(one.key, one.value, one.extra, one.timestamp) for one in regrouped(changes, Shelf())]
+    g, h = ('{"key": "g"}', '{"key": "h"}')
+    one, two, three, six = (json.dumps({"value": value}) for value in (1, 2, 3, 6))
+    assert told == [
+        (g, one, None, 1),
+        (g, two, one, 2),
+        (g, None, two, 3),
+        (h, three, None, 3),
+        (h, None, three, 4),
+        (h, six, None, 6),
+        (h, None, six, 7),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_of_a_table_hold_what_its_rows_say_however_they_are_cut_into_batches(seed: int) -> None:
+    """Checked against the definition: the rows there are in the end, group by group."""
+    adder = python(lambda key, value, so_far: sorted([*so_far, value]), "array<int>")
+    subtractor = python(lambda key, value, so_far: [one for one in so_far if one != value] or None, "array<int>")
+    lists = TableAggregate(Gathering(Accumulation([], adder, subtractor=subtractor)))
+    add, take = python(lambda so_far, value: so_far + value), python(lambda so_far, value: so_far - value)
+    sums = TableAggregate(Gathering(Reduction(add, take)))
+    choice = random.Random(seed)
+    table: dict[str, tuple[str, int]] = {}
+    ever: set[str] = set()
+    changes: list[Record] = []
+    for number in range(60):
+        key, group = choice.choice("abcdef"), choice.choice("xyz")
+        row = None if choice.random() < 0.2 else (group, number)
+        changes.append(change(key, number, row))
+        table.pop(key, None)
+        if row is not None:
+            table[key] = row
+            ever.add(group)
+    given: dict[str, list[int]] = {}
+    for group, value in table.values():
+        given.setdefault(group, []).append(value)
+    for cuts in ([], sorted(choice.sample(range(1, 40), 7))):
+        shelf = Shelf()
+        told = [
+            one for start, end in itertools.pairwise([0, *cuts, 60]) for one in regrouped(changes[start:end], shelf)
+        ]
+        assert len(told) > 40
+        expected = {(group, None, None): sorted(given[group]) if group in given else None for group in ever}
+        assert rows(in_batches(lists, told, cuts)) == expected
+        totals = {(group, None, None): sum(given.get(group, [])) for group in ever}
+        assert rows(in_batches(sums, told, cuts)) == totals
 
 
 def test_named_aggregates_add_up_and_merge() -> None:
@@ -215,7 +292,7 @@ def test_named_aggregates_add_up_and_merge() -> None:
             "middle": aggregates.mean(),
         }.items()
     )
-    gathering = Gathering(Aggregation(folds))
+    gathering = Gathering(Folds(folds))
     sides = []
     for values in ([3, None, 1], [8]):
         state = gathering.initial()
