@@ -7,7 +7,7 @@ fetch buffer leaves them out). Called by the consumers' `poll_arrow` and by `top
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -109,21 +109,15 @@ class ArrowBuilder:
         batch: Batch,
         start_offset: int = 0,
         end_offset: int = INT64_MAX,
-        *,
-        section: Callable[[], Buffer] | None = None,
     ) -> int:
         """Decode the records of a batch in [start_offset, end_offset), and return how many these are.
 
-        `section` gives what is to be decoded, where somebody else decompresses the batch. `OverflowError`, and nothing
-        added, when a column would hold more than 2 GiB: `finish`, then add it again.
+        `OverflowError`, and nothing added, when a column would hold more than 2 GiB: `finish`, then add it again.
         """
         try:
             if self._check_crcs:
                 batch.ensure_valid()
-            if section is not None:
-                data = section()
-            else:
-                data = batch.payload() if batch.is_compressed else batch.data[HEADER_SIZE:]
+            data = batch.payload() if batch.is_compressed else batch.data[HEADER_SIZE:]
             count = self._builder.append(
                 data,
                 batch.record_count,

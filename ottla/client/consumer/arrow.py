@@ -7,7 +7,6 @@ cannot be read is told once everything before it was given, as `poll` does. pyar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from operator import is_ as _is
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -17,7 +16,7 @@ from ottla.client.consumer.face import without_times
 from ottla.client.consumer.fetch_buffer import RawBatch
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST
 from ottla.client.consumer.partition_state import PartitionState, Position
-from ottla.client.consumer.unpacking import Hire, Unpacking
+from ottla.client.consumer.unpacking import AheadBatch
 from ottla.client.errors import CorruptRecord, KafkaTimeout, RecordDeserialization
 from ottla.client.network import Deadline
 from ottla.errors import UnknownTopicOrPartition
@@ -56,17 +55,14 @@ def value_decoder(schema: Schema | None) -> ValueDecoder | None:
 
 
 class ArrowMaker:
-    """Makes record batches of what was taken from the buffer. What `hire` gives work to helps to decompress it."""
+    """Makes record batches of what was taken from the buffer."""
 
     def __init__(
         self,
         columns: Sequence[str] | None = None,
         schema: Schema | None = None,
         key_schema: Schema | None = None,
-        *,
-        hire: Hire | None = None,
     ) -> None:
-        self._hire = hire
         self._ratio = 1.0
         """What a fetched byte was in keys, values and headers, the last time."""
         self._columns = columns
@@ -84,15 +80,20 @@ class ArrowMaker:
         if not taken:
             return Made(None, [], None)
         items = [(state, raw) for state, batches in taken for raw in batches]
+        try:
+            return self._make(items, ends)
+        finally:
+            for unpacking in {raw.batch.unpacking for _, raw in items if isinstance(raw.batch, AheadBatch)}:
+                unpacking.close()
+
+    def _make(
+        self, items: Sequence[tuple[PartitionState, RawBatch]], ends: Mapping[TopicPartition, int] | None
+    ) -> Made:
         bad: RecordDeserialization | None = None
         while True:
-            unpacking = Unpacking([raw.batch for _, raw in items], self._hire)
             builder = self.builder()
             self._expect(builder, items)
-            try:
-                end, error = _fill(builder, items, unpacking, ends, bad)
-            finally:
-                unpacking.close()
+            end, error = _fill(builder, items, ends, bad)
             if end == len(items):
                 self._ratio = builder.data_size / sum(raw.batch.size for _, raw in items)
             try:
@@ -120,7 +121,6 @@ class ArrowMaker:
 def _fill(
     builder: ArrowBuilder,
     items: Sequence[tuple[PartitionState, RawBatch]],
-    unpacking: Unpacking,
     ends: Mapping[TopicPartition, int] | None,
     bad: RecordDeserialization | None,
 ) -> tuple[int, Exception | None]:
@@ -133,8 +133,7 @@ def _fill(
         if bad is not None and is_last:
             until = min(until, bad.offset)
         try:
-            section = partial(unpacking.section, index)
-            builder.add(partition, raw.batch, raw.start_offset, until, section=section)
+            builder.add(partition, raw.batch, raw.start_offset, until)
         except (CorruptRecord, OverflowError) as raised:
             return index, raised
         if is_last:
@@ -145,8 +144,7 @@ def _fill(
 class ArrowMakers:
     """The maker for what a consumer is asked for again and again: typed columns are costly to begin with."""
 
-    def __init__(self, hire: Hire | None = None) -> None:
-        self._hire = hire
+    def __init__(self) -> None:
         self._asked: tuple[Any, ...] = ()
         self._maker: ArrowMaker | None = None
 
@@ -155,7 +153,7 @@ class ArrowMakers:
         asked = (None if columns is None else tuple(columns), schema, key_schema)
         same = bool(self._asked) and self._asked[0] == asked[0] and all(map(_is, self._asked[1:], asked[1:]))
         if self._maker is None or not same:
-            self._asked, self._maker = asked, ArrowMaker(*asked, hire=self._hire)
+            self._asked, self._maker = asked, ArrowMaker(*asked)
         return self._maker
 
 

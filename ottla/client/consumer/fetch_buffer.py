@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.client.consumer.partition_state import NO_EPOCH, PartitionState, Position, Status
 from ottla.client.consumer.subscription_state import SubscriptionState
+from ottla.client.consumer.unpacking import AheadBatch, Helper, Unpacking
 from ottla.client.errors import CorruptRecord
 from ottla.errors import KafkaError
 from ottla.records import HEADER_SIZE, LOG_OVERHEAD, Batch, ConsumerRecord, ControlType, decode_records
@@ -50,9 +51,11 @@ class Fetched:
         "_check_crcs",
         "_data",
         "_index",
+        "_indices",
         "_is_read_committed",
         "_place",
         "_records",
+        "_unpacking",
         "given_count",
         "position",
         "size",
@@ -86,6 +89,29 @@ class Fetched:
         self._index = 0
         self._batch_end = position
         self._batch_size = 0
+        self._unpacking: Unpacking | None = None
+        self._indices: dict[int, int] = {}
+        """By a batch's place, which it is for the unpacking."""
+
+    def unpack_ahead(self, helper: Helper) -> None:
+        """Have the batches decompressed before they are taken. Before anybody takes them."""
+        found: list[Batch] = []
+        place = 0
+        while self.size - place >= HEADER_SIZE:
+            batch = Batch(self._data, place)
+            if batch.size < HEADER_SIZE or batch.size > self.size - place or batch.magic != 2:
+                break  # the rest of a batch, or what is told when it is taken
+            if batch.is_compressed and batch.next_offset > self.position.offset:
+                self._indices[place] = len(found)
+                found.append(batch)
+            place += batch.size
+        if found:
+            self._unpacking = Unpacking(found, helper)
+
+    def let_go(self) -> None:
+        """Nobody will take what is left."""
+        if self._unpacking is not None:
+            self._unpacking.close()
 
     def end(self) -> Position | None:
         """Behind the last whole batch; None when there is no whole batch in here."""
@@ -146,20 +172,25 @@ class Fetched:
             # The rest of a batch that `take` has begun: from its header on, and from where the user stands.
             self._place -= self._batch_size
             self._records = ()
+        unpacking, self._unpacking = self._unpacking, None  # from here on it is the taker's, to be closed
         found: list[RawBatch] = []
-        while True:
-            try:
-                raw = self._next_batch()
-            except CorruptRecord:
-                if found:
-                    return found
+        try:
+            while (raw := self._next_batch()) is not None:
+                batch, start_offset = raw
+                index = self._indices.get(self._place)
+                if unpacking is not None and index is not None:
+                    raw = RawBatch(AheadBatch(batch, unpacking, index), start_offset)
+                found.append(raw)
+                self.given_count += batch.record_count
+                self._place += batch.size
+                self.position = Position(batch.next_offset, batch.leader_epoch)
+        except CorruptRecord:
+            if not found:
                 raise
-            if raw is None:
-                return found
-            found.append(raw)
-            self.given_count += raw.batch.record_count
-            self._place += raw.batch.size
-            self.position = Position(raw.batch.next_offset, raw.batch.leader_epoch)
+        finally:
+            if unpacking is not None and not found:
+                unpacking.close()
+        return found
 
     def _decode(self, raw: RawBatch) -> None:
         batch = raw.batch
@@ -295,12 +326,16 @@ class FetchBuffer:
         self.on_consumed: Callable[[Fetched], object] = lambda fetched: None
         """Called by the taker with each fetch that the user is done with."""
         self._has_room = False
+        self.helper: Helper | None = None
+        """Who decompresses what arrives, for a taker of batches."""
 
     def put(self, fetched: Fetched) -> None:
         """A fetch has arrived."""
         state = fetched.state
         state.arrived_bytes += fetched.size
         state.arrived_count += 1
+        if self.helper is not None:
+            fetched.unpack_ahead(self.helper)
         self._arrived.append(fetched)
 
     def give_back(self, records: Sequence[RawRecord], *, is_final: bool) -> None:
@@ -426,10 +461,14 @@ class FetchBuffer:
         state.drained_bytes += fetched.size
         state.drained_count += 1
         if isinstance(fetched, Fetched):
+            fetched.let_go()
             self.on_consumed(fetched)
         self._has_room = True
 
     def clear(self) -> None:
         """Let go of everything."""
+        for fetched in (self._current, *self._arrived):
+            if isinstance(fetched, Fetched):
+                fetched.let_go()
         self._arrived.clear()
         self._current = None

@@ -39,6 +39,7 @@ from ottla.client.consumer.fetch_buffer import RawRecord
 from ottla.client.consumer.listener import RebalanceListener, Told
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST
 from ottla.client.consumer.subscription_state import SubscriptionPattern
+from ottla.client.consumer.unpacking import Helper
 from ottla.client.errors import ClientClosed, RecordDeserialization
 from ottla.client.group import (
     CommitCallback,
@@ -202,7 +203,8 @@ class Consumer(Generic[K, V]):
         from ottla.client.consumer.arrow import POLL_BYTES, ArrowMakers
 
         if self._arrow is None:
-            self._arrow = ArrowMakers(self._hire)
+            self._arrow = ArrowMakers()
+            self._core.buffer.helper = Helper(self._hire)
         maker = self._arrow.get(columns, schema, key_schema)
         core = self._core
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from ottla.client.consumer.fetch_buffer import FetchBuffer, Fetched
+from ottla.client.consumer import unpacking
+from ottla.client.consumer.fetch_buffer import FetchBuffer, Fetched, RawBatch
 from ottla.client.consumer.partition_state import PartitionState, Position, Status
 from ottla.client.consumer.subscription_state import SubscriptionState
+from ottla.client.consumer.unpacking import AheadBatch, Helper
 from ottla.client.errors import CorruptRecord
 from ottla.records import (
     Codec,
@@ -370,3 +372,59 @@ def test_batches_stop_before_a_damaged_one() -> None:
     with pytest.raises(CorruptRecord):
         consumer.buffer.take_batches(1)
     assert consumer.state().position == Position(2, 3)
+
+
+# Unpacked ahead
+
+
+@pytest.fixture
+def helper(monkeypatch: pytest.MonkeyPatch) -> Helper:
+    """One that is at once done with all it can do, a batch at a time."""
+    monkeypatch.setattr(unpacking, "PORTION_BYTES", 1)
+    return Helper(lambda work: work())
+
+
+def close(taken: Sequence[tuple[PartitionState, Sequence[RawBatch]]]) -> None:
+    for _, batches in taken:
+        for one in batches:
+            if isinstance(one.batch, AheadBatch):
+                one.batch.unpacking.close()
+
+
+def test_what_was_unpacked_ahead_is_what_the_batches_hold(helper: Helper) -> None:
+    """Among batches that are not compressed, behind a position within a batch, and after records were taken."""
+    data = batch([0, 1], codec=Codec.ZSTD) + batch([2, 3]) + b"".join(
+        batch([offset, offset + 1], codec=Codec.LZ4) for offset in range(4, 20, 2)
+    )  # fmt: skip
+    consumer = Consumer()
+    consumer.buffer.helper = helper
+    consumer.fetch(data)
+    assert helper.ready_bytes > 0
+    assert consumer.take(1) == [0]
+    [(_, batches)] = taken = consumer.buffer.take_batches(1)
+    assert [
+        offset for one in batches for offset, *_ in one.batch.rows() if offset >= one.start_offset
+    ] == list(range(1, 20))  # fmt: skip
+    assert [isinstance(one.batch, AheadBatch) for one in batches] == [True, False, *[True] * 8]
+    close(taken)
+    assert helper.ready_bytes == 0
+
+
+def test_what_was_unpacked_and_is_not_wanted_any_more_makes_room(helper: Helper) -> None:
+    damaged = bytearray(batch([0, 1], codec=Codec.LZ4))
+    damaged[20] ^= 1
+    more = b"".join(batch([offset], codec=Codec.LZ4) for offset in range(2, 9))
+    for way in ("seek", "clear", "damage"):
+        consumer = Consumer()
+        consumer.buffer.helper = helper
+        consumer.fetch((bytes(damaged) if way == "damage" else batch([0, 1], codec=Codec.LZ4)) + more)
+        assert helper.ready_bytes > 0
+        if way == "seek":
+            consumer.state().seek_validated(Position(5))
+            assert consumer.buffer.take_batches(1) == []
+        elif way == "clear":
+            consumer.buffer.clear()
+        else:
+            with pytest.raises(CorruptRecord, match="checksum"):
+                consumer.buffer.take_batches(1)
+        assert helper.ready_bytes == 0, way

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ottla.client.consumer import unpacking
-from ottla.client.consumer.unpacking import Unpacking
+from ottla.client.consumer.unpacking import Helper, Unpacking
 from ottla.errors import CorruptMessage
 from ottla.records import HEADER_SIZE, Batch, Codec, Record, batches, build_batch
 from tests.unit.records.samples import only, sealed
@@ -38,14 +38,14 @@ def a_portion_is_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sections_are_those_that_the_batches_hold(codec: Codec) -> None:
     found = compressed(20, codec)
     with ThreadPoolExecutor(1) as pool:
-        unpacked = Unpacking(found, pool.submit)
+        unpacked = Unpacking(found, Helper(pool.submit))
         assert [bytes(unpacked.section(index)) for index in range(20)] == sections(found)
 
 
 def test_a_helper_that_never_comes_is_not_waited_for() -> None:
     found = compressed(10)
     hired: list[Work] = []
-    unpacked = Unpacking(found, hired.append)
+    unpacked = Unpacking(found, Helper(hired.append))
     assert [unpacked.section(index) for index in range(10)] == sections(found)
     assert len(hired) == 1
     hired[0]()  # and one that comes too late has nothing to do
@@ -75,7 +75,7 @@ def test_whoever_has_nothing_to_do_takes_the_next_batch(monkeypatch: pytest.Monk
         threading.Thread(target=work, name="helper", daemon=True).start()
         assert is_begun.wait(10)
 
-    unpacked = Unpacking(found, hire)
+    unpacked = Unpacking(found, Helper(hire))
     assert [unpacked.section(index) for index in range(5)] == expected
     own = threading.current_thread().name
     assert done_by == {0: "helper", 1: own, 2: own, 3: own, 4: own}
@@ -91,12 +91,13 @@ def test_no_more_is_ready_than_there_is_room_for_and_the_helper_is_hired_again(m
     def hire(work: Work) -> None:
         work()  # as fast as a helper can be
         hires.append(1)
-        ready.append(unpacked._ready_bytes)
+        ready.append(helper.ready_bytes)
 
-    unpacked = Unpacking(found, hire)
+    helper = Helper(hire)
+    unpacked = Unpacking(found, helper)
     for index in range(40):
         assert unpacked.section(index) == expected[index]
-    assert unpacked._ready_bytes == 0
+    assert helper.ready_bytes == 0
     assert len(hires) > 5
     assert max(ready) < 10_000 + len(expected[-1])
 
@@ -106,7 +107,7 @@ def test_a_batch_that_is_no_stream_is_told_in_its_turn() -> None:
     damaged = bytearray(found[3].data)
     damaged[HEADER_SIZE : HEADER_SIZE + 4] = b"none"
     found[3] = only(sealed(damaged))
-    unpacked = Unpacking(found, lambda work: work())
+    unpacked = Unpacking(found, Helper(lambda work: work()))
     for index in range(3):
         assert unpacked.section(index) == found[index].payload()
     with pytest.raises(CorruptMessage, match="magic bytes"):
@@ -117,20 +118,19 @@ def test_a_batch_that_is_no_stream_is_told_in_its_turn() -> None:
 def test_once_closed_nothing_is_begun() -> None:
     found = compressed(6)
     hired: list[Work] = []
-    unpacked = Unpacking(found, hired.append)
+    unpacked = Unpacking(found, Helper(hired.append))
     unpacked.section(0)
     unpacked.close()
     hired[0]()
     assert unpacked._ready == {}
 
 
-def test_nobody_is_hired_for_batches_that_are_not_compressed_or_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    hired: list[Work] = []
-    plain = compressed(10, Codec.NONE)
-    assert [bytes(Unpacking(plain, hired.append).section(index)) for index in range(10)] == sections(plain)
+def test_nobody_is_hired_for_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
+    hired: list[Work] = []
     few = compressed(10)
-    assert [Unpacking(few, hired.append).section(index) for index in range(10)] == sections(few)
+    unpacked = Unpacking(few, Helper(hired.append))
+    assert [unpacked.section(index) for index in range(10)] == sections(few)
     assert hired == []
 
 
@@ -140,5 +140,26 @@ def test_two_threads_never_lose_a_batch_between_them(monkeypatch: pytest.MonkeyP
     expected = sections(found)
     with ThreadPoolExecutor(1) as pool:
         for _ in range(100):
-            unpacked = Unpacking(found, pool.submit)
+            unpacked = Unpacking(found, Helper(pool.submit))
             assert [unpacked.section(index) for index in range(60)] == expected
+
+
+def test_what_has_arrived_is_unpacked_before_anybody_asks_and_in_the_order_of_arrival() -> None:
+    hired: list[Work] = []
+    helper = Helper(hired.append)
+    first, second = compressed(3), compressed(4)
+    unpackings = [Unpacking(first, helper), Unpacking(second, helper)]
+    assert len(hired) == 1, "one thread helps with all of it"
+    hired[0]()
+    assert [sorted(one._ready) for one in unpackings] == [[0, 1, 2], [0, 1, 2, 3]]
+    assert [unpackings[1].section(index) for index in range(4)] == sections(second)
+    unpackings[0].close()
+    assert helper.ready_bytes == 0, "what is let go of without being asked for makes room as well"
+
+
+def test_a_section_that_was_given_is_given_again_to_who_begins_anew() -> None:
+    """A bad value makes `poll_arrow` decode its batches once more, up to that value."""
+    found = compressed(4)
+    unpacked = Unpacking(found, Helper(lambda work: work()))
+    for _ in range(2):
+        assert [unpacked.section(index) for index in range(4)] == sections(found)
