@@ -25,6 +25,7 @@ TICK_MS = 1_000
 TICKS = 60
 TOPICS = (
     "lines", "left", "near-left", "near-right", "near-table", "table-one", "table-two", "orders", "customers",
+    "rows",
 )  # fmt: skip
 WORDS = ("all", "streams", "lead", "to", "kafka", "hello", "join", "summit")
 
@@ -58,8 +59,9 @@ class Case:
             "near-table": list(self._table("near-table")),
             "table-one": list(self._table("table-one")),
             "table-two": list(self._table("table-two")),
-            "orders": list(self._orders()),
+            "orders": list(self._orders("orders")),
             "customers": list(self._table("customers")),
+            "rows": list(self._orders("rows")),
         }
 
     def _times(self, name: str, behind_ms: int) -> Iterator[tuple[int, random.Random, int]]:
@@ -92,8 +94,8 @@ class Case:
             value = None if rng.random() < 0.2 else f"{name[-3:]}{index}"
             yield Record(rng.choice(self.keys), value, timestamp)
 
-    def _orders(self) -> Iterator[Record]:
-        for index, rng, timestamp in self._times("orders", NEAR_MS):
+    def _orders(self, name: str) -> Iterator[Record]:
+        for index, rng, timestamp in self._times(name, NEAR_MS):
             value = None if rng.random() < 0.1 else f"{rng.choice((*self.keys, 'nobody'))}:{index}"
             yield Record(f"{self.late}/order-{rng.randrange(40)}", value, timestamp)
 

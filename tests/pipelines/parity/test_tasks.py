@@ -15,7 +15,7 @@ import pytest
 
 from ottla.pipelines.streams import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, aggregates
 from ottla.pipelines.streams.compiler.stateful import ordered
-from ottla.pipelines.streams.graph import Aggregation
+from ottla.pipelines.streams.graph import Folds
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
 from ottla.pipelines.streams.tasks.sessions import SessionAggregate
@@ -28,7 +28,7 @@ from tests.pipelines.parity.topologies import SLIDING_GRACE_MS
 
 pytestmark = pytest.mark.java
 
-COUNT = Gathering(Aggregation(((None, aggregates.count()),)))
+COUNT = Gathering(Folds(((None, aggregates.count()),)))
 TUMBLING = TimeWindows.of_size(10_000, grace=GRACE_MS)
 NEAR = JoinWindows.of_time_difference(1_000, grace=20_000)
 WINDOWS: dict[str, Operator] = {

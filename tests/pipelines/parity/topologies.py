@@ -11,6 +11,7 @@ from ottla.pipelines.streams import (
     StreamsBuilder,
     TimeWindows,
     Topology,
+    python,
 )
 from tests.pipelines.parity.inputs import GRACE_MS
 
@@ -34,14 +35,16 @@ WINDOWS = (
 )
 JOINS = ("inner", "left-join", "outer", "table-inner", "table-left")
 TABLES = ("both", "one", "either", "orders-inner", "orders-left")
-OUTPUTS = {"words": WORDS, "windows": WINDOWS, "joins": JOINS, "tables": TABLES}
+GROUPS = ("group-counts", "group-sums", "group-lists")
+OUTPUTS = {"words": WORDS, "windows": WINDOWS, "joins": JOINS, "tables": TABLES, "groups": GROUPS}
 """The topics that each topology writes."""
 
 
 def topology(name: str, prefix: str) -> Topology:
     """One of them by its name, on topics whose names begin so."""
     builder = StreamsBuilder()
-    {"words": _words, "windows": _windows, "joins": _joins, "tables": _tables}[name](builder, f"{prefix}-")
+    made = {"words": _words, "windows": _windows, "joins": _joins, "tables": _tables, "groups": _groups}
+    made[name](builder, f"{prefix}-")
     return builder.build(f"{prefix}-{name}")
 
 
@@ -92,3 +95,15 @@ def _tables(builder: StreamsBuilder, at: str) -> None:
     orders, customers = builder.table(f"{at}orders"), builder.table(f"{at}customers")
     orders.join(customers, PAIR, foreign_key=FOREIGN_KEY).to_stream().to(f"{at}orders-inner")
     orders.left_join(customers, PAIR, foreign_key=FOREIGN_KEY).to_stream().to(f"{at}orders-left")
+
+
+def _groups(builder: StreamsBuilder, at: str) -> None:
+    rows = builder.table(f"{at}rows").filter("length(value) % 5 > 0")
+    grouped = rows.group_by(FOREIGN_KEY, "split(value, ':')[1]")
+    grouped.count().to_stream().map_values(TEXT).to(f"{at}group-counts")
+    add = python(lambda so_far, value: str(int(so_far) + int(value)))
+    take = python(lambda so_far, value: str(int(so_far) - int(value)))
+    grouped.reduce(add, take).to_stream().to(f"{at}group-sums")
+    put_in = python(lambda key, value, so_far: ",".join(sorted([*filter(None, so_far.split(",")), value])))
+    take_out = python(lambda key, value, so_far: ",".join(one for one in so_far.split(",") if one != value) or None)
+    grouped.aggregate(initial="", adder=put_in, subtractor=take_out).to_stream().to(f"{at}group-lists")

@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TopicDescription;
@@ -21,6 +22,7 @@ import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KGroupedTable;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.SessionWindows;
@@ -90,6 +92,9 @@ public class Main {
         if (wants("tables")) {
             tables(at);
         }
+        if (wants("groups")) {
+            groups(at);
+        }
     }
 
     private static boolean wants(String name) {
@@ -157,6 +162,31 @@ public class Main {
         orders.leftJoin(customers, order -> order.split(":")[0], PAIR).toStream().to(at + "orders-left");
     }
 
+    private static void groups(String at) {
+        KTable<String, String> rows = builder.table(at + "rows");
+        KGroupedTable<String, String> grouped = rows.filter((key, row) -> row.length() % 5 > 0).groupBy(
+            (key, row) -> KeyValue.pair(row.split(":")[0], row.split(":")[1]),
+            Grouped.with(Serdes.String(), Serdes.String()));
+        grouped.count().toStream().mapValues(count -> Long.toString(count)).to(at + "group-counts");
+        grouped.reduce(
+            (sum, number) -> Integer.toString(Integer.parseInt(sum) + Integer.parseInt(number)),
+            (sum, number) -> Integer.toString(Integer.parseInt(sum) - Integer.parseInt(number)))
+            .toStream().to(at + "group-sums");
+        grouped.aggregate(
+            () -> "",
+            (key, number, list) -> Stream.concat(members(list), Stream.of(number)).sorted()
+                .collect(Collectors.joining(",")),
+            (key, number, list) -> {
+                String rest = members(list).filter(one -> !one.equals(number)).collect(Collectors.joining(","));
+                return rest.isEmpty() ? null : rest;
+            })
+            .toStream().to(at + "group-lists");
+    }
+
+    private static Stream<String> members(String list) {
+        return Arrays.stream(list.split(",")).filter(one -> !one.isEmpty());
+    }
+
     /**
      * Everything is consumed, the application's own topics too. What is committed is asked for before the ends: results
      * are written before offsets are committed, so what is equal then stays equal.
@@ -189,7 +219,8 @@ public class Main {
             "words", List.of("lines"),
             "windows", List.of("left"),
             "joins", List.of("near-left", "near-right", "near-table"),
-            "tables", List.of("table-one", "table-two", "orders", "customers"));
+            "tables", List.of("table-one", "table-two", "orders", "customers"),
+            "groups", List.of("rows"));
         return inputs.keySet().stream().filter(Main::wants).flatMap(name -> inputs.get(name).stream())
             .map(name -> at + name).toList();
     }
