@@ -57,11 +57,11 @@ class OttlaDataSource(DataSource):
         """The columns, which the options `columns` and `includeHeaders` choose. Asked for when a frame is loaded, which
         is when wrong options are told; whether it will be a batch or a stream is not known then."""
         try:
-            SourceOptions.read(self.options, is_streaming=False)
-        except BadOption as refused:
+            SourceOptions.read(self.options, is_streaming=True)
+        except BadOption:  # second, because a batch warns of the options that only a stream heeds
             try:
-                SourceOptions.read(self.options, is_streaming=True)
-            except BadOption:
+                SourceOptions.read(self.options, is_streaming=False)
+            except BadOption as refused:
                 raise refused from None
         return StructType([StructField(name, TYPES[name]) for name in read_columns(self.options)])
 

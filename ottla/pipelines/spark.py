@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +43,8 @@ EVERYWHERE: dict[str, str | bool] = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": True,
 }
 """Settings that a running session takes as well."""
+CONNECT = {"grpcio": "grpc", "grpcio-status": "grpc_status", "zstandard": "zstandard"}
+"""The packages that a session over Spark Connect needs besides, and their modules."""
 
 
 def session(
@@ -57,32 +60,46 @@ def session(
     """A Spark session, made now or the one that there is.
 
     `master` is a Spark master; without one it is what `spark-submit` was given, and `local[*]` otherwise. `remote` is
-    the address of a Spark Connect server (`sc://host`), instead of a master. `java` is the home of the Java to use,
-    instead of the one that is found. `ui` starts Spark's web pages. `conf` has Spark's own settings; so has the rest,
-    with underscores: `session(spark_sql_shuffle_partitions=8)`.
+    the address of a Spark Connect server (`sc://host`), instead of a master; `local[2]` is one that is started for this
+    program. `java` is the home of the Java to use, instead of the one that is found. `ui` starts Spark's web pages.
+    `conf` has Spark's own settings; so has the rest, with underscores: `session(spark_sql_shuffle_partitions=8)`.
 
     Raises `MissingDependency` where Spark is not installed or no Java is to be had.
     """
     require_spark()
-    from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession, is_remote
 
     if master is not None and remote is not None:
         raise PipelineError("a session has a master or a remote, and was given both")
     chosen = {**(conf or {}), **{_dotted(name): value for name, value in spark_conf.items()}}
-    running = SparkSession.getActiveSession()
     if remote is None and master is None:
         remote = os.environ.get("SPARK_REMOTE")
+    if remote is not None:
+        require_connect()
+    running = SparkSession.getActiveSession()
+    if running is not None and is_remote():
+        # Spark's builder would ask for the address again, which this caller need not know.
+        for name, value in chosen.items():
+            running.conf.set(name, value if isinstance(value, bool) else str(value))
+        return running
     if running is None and remote is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = master or os.environ.get("MASTER") or "local[*]"
-        _prepare(master, java)
-        chosen = {**defaults(master, ui=ui), **chosen}
+    # The remote `local[...]` is a Spark Connect server that Spark starts here, below this process.
+    started = master if remote is None else remote if LOCAL.match(remote) else None
+    if running is None and started is not None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        _prepare(started, java)
+        chosen = {**defaults(started, ui=ui), **chosen}
     builder = SparkSession.builder.appName(app_name)
     if remote is not None:
         builder = builder.remote(remote)
     elif master is not None and running is None:
         builder = builder.master(master)
-    made: SparkSession = builder.config(map=dict(chosen)).getOrCreate()
-    if running is None and remote is None and master is None:
+    with warnings.catch_warnings():
+        if remote is not None and started is not None:
+            # The server is started with all of them, and then asked to take each once more.
+            warnings.filterwarnings("ignore", r"Failed to set spark\.[^\n]*CANNOT_MODIFY_CONFIG")
+        made: SparkSession = builder.config(map=dict(chosen)).getOrCreate()
+    if running is None and started is None:
         _complete(made, chosen)
     return made
 
@@ -105,12 +122,13 @@ def defaults(master: str, *, ui: bool = False) -> Mapping[str, Value]:
     return found
 
 
-def _complete(submitted: SparkSession, chosen: Mapping[str, Value]) -> None:
-    """What `spark-submit` was told is known only now: the rest of the defaults, those that a running session takes."""
-    told = submitted.sparkContext.getConf()
+def _complete(made: SparkSession, chosen: Mapping[str, Value]) -> None:
+    """What `spark-submit` or a server was told is known only now: the rest of the defaults, those that a running
+    session takes."""
+    told = made.conf.getAll
     for name, value in EVERYWHERE.items():
-        if name not in chosen and not told.contains(name):
-            submitted.conf.set(name, value)
+        if name not in chosen and name not in told:
+            made.conf.set(name, value)
 
 
 def require_spark() -> None:
@@ -118,6 +136,13 @@ def require_spark() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
     if missing:
         raise MissingDependency(f"pipelines need {' and '.join(missing)}: pip install 'ottla[spark]'")
+
+
+def require_connect() -> None:
+    """Says in one line what to install, where what Spark Connect speaks through is missing."""
+    missing = [package for package, module in CONNECT.items() if find_spec(module) is None]
+    if missing:
+        raise MissingDependency(f"Spark Connect needs {' and '.join(missing)}: pip install 'ottla[spark-connect]'")
 
 
 def _prepare(master: str, java: str | os.PathLike[str] | None) -> None:
