@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ottla.pipelines.streams.compiler.queries import Compiled
 
 
+OWN_TOPIC = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": str(50 * 1024 * 1024)}
+"""The settings of a topic between queries, those that Kafka Streams gives its own: `purging` deletes, not the clock."""
+
+
 class ClusterTopics:
     """A cluster, for one topology."""
 
@@ -39,6 +43,7 @@ class ClusterTopics:
     def read_stream(self, topics: Sequence[str], columns: Sequence[str]) -> DataFrame:
         """Records as they come."""
         reader = self._spark.readStream.format("ottla").options(**self._kafka, **self._source)
+        reader = reader.option("includeHeaders", "headers" in columns)
         return reader.option("subscribe", ",".join(topics)).option("columns", ",".join(columns)).load()
 
     def read_all(self, topic: str) -> DataFrame:
@@ -69,7 +74,9 @@ class ClusterTopics:
         with self.admin() as admin:
             there = admin.list_topics(include_internal=True)
             missing = {topic: count for topic, count in topics.items() if topic not in there}
-            outcomes = admin.create_topics([NewTopic(topic, count) for topic, count in missing.items()])
+            outcomes = admin.create_topics(
+                [NewTopic(topic, count, configs=OWN_TOPIC) for topic, count in missing.items()]
+            )
             for topic in missing:
                 try:
                     outcomes[topic].result()

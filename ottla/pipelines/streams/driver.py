@@ -29,7 +29,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-SCHEMA = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
+SCHEMA = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class _Piped(NamedTuple):
+    """A record on its way into a topic."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers = ()
 
 
 class OutputRecord(NamedTuple):
@@ -37,6 +50,14 @@ class OutputRecord(NamedTuple):
 
     key: Any
     value: Any
+
+
+class RecordWithHeaders(NamedTuple):
+    """A record read from an output topic, with its headers."""
+
+    key: Any
+    value: Any
+    headers: Headers
 
 
 class Windowed(NamedTuple):
@@ -59,8 +80,8 @@ class TopologyTestDriver:
         self._home = Path(tempfile.mkdtemp(prefix="ottla-topology-"))
         self._topics = _DirectoryTopics(spark, self._home / "topics")
         self._ends: dict[tuple[str, int], itertools.count[int]] = {}
-        self._written: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
-        self._piped: dict[str, list[tuple[bytes | None, bytes | None, int]]] = {}
+        self._written: dict[str, list[_Piped]] = {}
+        self._piped: dict[str, list[_Piped]] = {}
         self._compiled: list[Compiled] = []
         self._queries: list[StreamingQuery] = []
 
@@ -88,10 +109,12 @@ class TopologyTestDriver:
         """Moves the driver's time on."""
         self.now_ms += milliseconds
 
-    def pipe(self, topic: str, records: Iterable[tuple[bytes | None, bytes | None, int | None]]) -> None:
-        """Pipes records of bytes in; they are worked on when something is read."""
+    def pipe(
+        self, topic: str, records: Iterable[tuple[bytes | None, bytes | None, int | None]], *, headers: Headers = ()
+    ) -> None:
+        """Pipes records of bytes in, all with these headers; they are worked on when something is read."""
         piped = self._piped.setdefault(topic, [])
-        piped += [(key, value, self.now_ms if at is None else at) for key, value, at in records]
+        piped += [_Piped(key, value, self.now_ms if at is None else at, headers) for key, value, at in records]
 
     def process(self) -> None:
         """Works off what was piped in, from the first query to the last."""
@@ -107,7 +130,11 @@ class TopologyTestDriver:
             self._queries.append(started(partial(self._run, compiled), lambda query: query.processAllAvailable()))
 
     def take(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-        """What the topology wrote to a topic since it was last asked."""
+        """What the topology wrote to a topic since it was last asked: keys and values."""
+        return [(record.key, record.value) for record in self.take_records(topic)]
+
+    def take_records(self, topic: str) -> list[_Piped]:
+        """As `take`, with headers."""
         self.process()
         return self._written.pop(topic, [])
 
@@ -127,22 +154,25 @@ class TopologyTestDriver:
 
     def _run(self, compiled: Compiled) -> StreamingQuery:
         def keep(batch: DataFrame, batch_id: int) -> None:
-            rows: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
+            rows: dict[str, list[_Piped]] = {}
             for row in batch.collect():
-                rows.setdefault(row.topic, []).append((_bytes(row.key), _bytes(row.value)))
+                given = row.headers if "headers" in batch.columns else None
+                headers = tuple((one.key, _bytes(one.value)) for one in given or ())
+                rows.setdefault(row.topic, []).append(_Piped(_bytes(row.key), _bytes(row.value), self.now_ms, headers))
             for topic, records in rows.items():
                 self._written.setdefault(topic, []).extend(records)
-                self._append(topic, [(key, value, self.now_ms) for key, value in records])
+                self._append(topic, records)
 
         writer = compiled.rows.writeStream.foreachBatch(keep).outputMode("update" if compiled.updates else "append")
         return writer.option("checkpointLocation", str(self._home / compiled.query.name)).start()
 
-    def _append(self, topic: str, records: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
+    def _append(self, topic: str, records: Sequence[_Piped]) -> None:
         rows = []
-        for key, value, timestamp in records:
+        for key, value, timestamp_ms, headers in records:
             partition = _partition(key, self._partitions)
             end = self._ends.setdefault((topic, partition), itertools.count())
-            rows.append((key, value, topic, partition, next(end), timestamp))
+            pairs = [{"key": name, "value": content} for name, content in headers] or None
+            rows.append((key, value, topic, partition, next(end), timestamp_ms, pairs))
         if rows:
             self._topics.append(topic, rows)
 
@@ -158,10 +188,10 @@ class TestInputTopic:
         self._key = key
         self._value = value
 
-    def pipe_input(self, key: Any, value: Any, timestamp_ms: int | None = None) -> None:
+    def pipe_input(self, key: Any, value: Any, timestamp_ms: int | None = None, *, headers: Headers = ()) -> None:
         """Pipes a record in, of the driver's time unless told."""
         encoded = (None if key is None else self._key.encode(key), None if value is None else self._value.encode(value))
-        self._driver.pipe(self._name, [(*encoded, timestamp_ms)])
+        self._driver.pipe(self._name, [(*encoded, timestamp_ms)], headers=headers)
 
     def pipe_values(self, values: Iterable[Any], *, timestamp_ms: int | None = None) -> None:
         """Pipes records without keys in."""
@@ -184,6 +214,11 @@ class TestOutputTopic:
     def read_records(self) -> list[OutputRecord]:
         """What came since the last reading, in order."""
         return [OutputRecord(self._decoded(key), self._shown(value)) for key, value in self._driver.take(self._name)]
+
+    def read_with_headers(self) -> list[RecordWithHeaders]:
+        """As `read_records`, with the headers."""
+        records = self._driver.take_records(self._name)
+        return [RecordWithHeaders(self._decoded(one.key), self._shown(one.value), one.headers) for one in records]
 
     def read_values(self) -> list[Any]:
         """The values of what came."""
@@ -217,12 +252,14 @@ class _DirectoryTopics:
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
-    def append(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, str, int, int, int]]) -> None:
+    def append(self, topic: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Adds rows of the columns of `SCHEMA`."""
         import pyarrow as pa
         from pyarrow import parquet
 
-        names = ("key", "value", "topic", "partition", "offset", "timestamp")
-        kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp("ms", tz="UTC"))
+        names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+        headers = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
+        kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp("ms", tz="UTC"), headers)
         columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
         number = next(self._files)
         half = self.directory(topic) / f"_{number}.parquet"

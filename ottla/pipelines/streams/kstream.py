@@ -259,7 +259,7 @@ class WindowedKStream(KGroupedStream):
         return other
 
     def late_to(self, topic: str) -> WindowedKStream:
-        """Writes records that came too late for their window to a topic, as JSON with the key and times as headers."""
+        """Writes records that came too late for their window to a topic, with their key and value."""
         other = self._copy()
         other._late_topic = topic
         return other

@@ -130,6 +130,11 @@ def signature(query: Query) -> str:
     return type(query.work).__name__
 
 
+def has_state(query: Query) -> bool:
+    """Whether Spark keeps state for it; a repartition only moves records."""
+    return isinstance(query.work, Stateful) and not isinstance(query.work, Repartition)
+
+
 def is_named(node: Node) -> bool:
     """Whether the user named the step's store, which makes it one that can be asked."""
     return isinstance(node.work, Aggregate) and node.work.store != f"{node.name}-STATE-STORE"

@@ -7,6 +7,7 @@ step that remembers was. A start that would misread it is refused with the way o
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,10 +19,12 @@ from ottla.pipelines.streams.cluster import ClusterTopics
 from ottla.pipelines.streams.compiler.queries import Compiled, Compiler, Shape, logged_stores, writes
 from ottla.pipelines.streams.graph import Aggregate, Custom, GlobalSource, Topology
 from ottla.pipelines.streams.patience import started
-from ottla.pipelines.streams.planning import Query, own_topics, plan, signature
+from ottla.pipelines.streams.planning import Query, has_state, own_topics, plan, signature
 from ottla.pipelines.streams.processor import TimeMode
-from ottla.pipelines.streams.store_specs import store_spec
-from ottla.pipelines.streams.stores import StoreSpec, changelog_topic, ensure_changelogs
+from ottla.pipelines.streams.purging import Purging, readers
+from ottla.pipelines.streams.store_specs import source_stores, store_spec
+from ottla.pipelines.streams.stores import StoreSpec, changelog_topic, ensure_changelogs, other_scales
+from ottla.pipelines.streams.windows import Duration, milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +32,13 @@ if TYPE_CHECKING:
 
     from ottla.pipelines.streams.queryable import QueryableStore
 
+log = logging.getLogger(__name__)
+
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 POLL_S = 0.05
+PURGE_INTERVAL_MS = 30_000
+"""Kafka Streams' `repartition.purge.interval.ms`."""
 IDLE = "Waiting for data to arrive"
 """Spark's word for a query that has begun and has nothing to do."""
 
@@ -45,6 +52,7 @@ def start(
     available_now: bool = False,
     interval: str = "0 seconds",
     tasks: int | None = None,
+    purge_interval: Duration | None = PURGE_INTERVAL_MS,
     kafka: Mapping[str, str] | None = None,
     source: Mapping[str, str] | None = None,
     sink: Mapping[str, str] | None = None,
@@ -53,9 +61,12 @@ def start(
 
     With `available_now` it works off what the topics hold now and is done when this returns; otherwise a micro-batch
     begins every `interval`, at once after the last one by default. `tasks` is how many tasks steps have whose keys have
-    moved: as many as the largest topic has partitions, unless told. `kafka` are settings of clients (security),
-    `source` and `sink` options of `format("ottla")`.
+    moved: as many as the largest topic has partitions, unless told. What was consumed is deleted from the topics
+    between queries every `purge_interval`, with `available_now` at the end, and never when that is None: then a
+    snapshot can be gone back to behind what was written since. `kafka` are settings of clients (security), `source` and
+    `sink` options of `format("ottla")`.
     """
+    purge_ms = None if purge_interval is None else milliseconds(purge_interval, "purge_interval", at_least=1)
     queries = plan(topology)
     if available_now:
         _check_that_it_ends(queries)
@@ -74,11 +85,15 @@ def start(
         _remember(spark, checkpoint, facts)
     else:
         check(known, facts)
+        _tell_of_other_scales(topology, spark, checkpoint, queries)
     cluster.ensure_topics({topic: n or wanted for topic, n in own_topics(topology, queries).items()})
     compiler = Compiler(topology, cluster, wanted)
     compiled = [compiler.compile(query) for query in queries]
     specs = _changelogs(topology, compiled, compiler.shapes, cluster, wanted)
     running = Running(topology, bootstrap, dict(kafka or {}), specs)
+    between = readers(topology, queries)
+    if between and purge_ms is not None:
+        running.purging = Purging(between, admin=cluster.admin, progress=running.progress, interval_s=purge_ms / 1000)
     try:
         for one in compiled:
             name = one.query.name
@@ -87,6 +102,8 @@ def start(
             # What a query writes is what the next ones read: over what there is now, they run one after the other.
             wait = _wait_for_the_end if available_now else _wait_for_the_beginning
             running.queries[name] = started(begin, wait)
+        if running.purging is not None:
+            running.purging.once() if available_now else running.purging.start()
     except BaseException:
         running.stop()
         raise
@@ -102,6 +119,20 @@ def _check_that_it_ends(queries: Sequence[Query]) -> None:
             )
 
 
+def _tell_of_other_scales(topology: Topology, spark: SparkSession, checkpoint: str, queries: Sequence[Query]) -> None:
+    """Not refused: state goes on exactly in the parts it has, and the setting is by default the machine's cores."""
+    others = other_scales(spark, checkpoint, [query.name for query in queries if has_state(query)])
+    if others:
+        told = ", ".join(f"{name} has {parts}" for name, parts in others.items())
+        log.warning(
+            "[Application %s] State stays in the parts it was made in whatever spark.sql.shuffle.partitions says: %s. "
+            "To divide it anew, stop and call ottla.pipelines.streams.stores.rescale_topology(spark, %r, n)",
+            topology.application,
+            told,
+            checkpoint,
+        )
+
+
 class Running:
     """The queries of a started topology. `with` stops them."""
 
@@ -110,7 +141,10 @@ class Running:
     ) -> None:
         self.topology = topology
         self.queries: dict[str, StreamingQuery] = {}
-        self.stores = dict(specs)
+        sources = source_stores(topology)
+        self.stores = {**{name: spec for name, (_, spec) in sources.items()}, **specs}
+        self._store_topics = {name: topic for name, (topic, _) in sources.items() if name not in specs}
+        self.purging: Purging | None = None
         self._bootstrap = bootstrap
         self._kafka = kafka
 
@@ -129,6 +163,8 @@ class Running:
 
     def stop(self) -> None:
         """Stops all queries; each one's batch that is under way is done again after the next start."""
+        if self.purging is not None:
+            self.purging.stop()
         for query in self.queries.values():
             query.stop()
 
@@ -161,7 +197,8 @@ class Running:
             named = ", ".join(sorted(self.stores)) or "none"
             raise PipelineError(f"the topology has no named store {name}: it has {named}")
         settings: dict[str, Any] = dict(self._kafka)
-        return open_store(self._bootstrap, self.topology.application, self.stores[name], **settings)
+        topic = self._store_topics.get(name)
+        return open_store(self._bootstrap, self.topology.application, self.stores[name], topic=topic, **settings)
 
     def raise_failure(self) -> None:
         """Raises what made a query fail, after stopping the others."""

@@ -22,7 +22,9 @@ from ottla.pipelines.streams import (
     python,
 )
 from ottla.pipelines.streams.compiler.columns import decode, encode
+from ottla.pipelines.streams.planning import has_state, plan
 from ottla.pipelines.streams.serdes import Serde
+from ottla.pipelines.streams.stores import other_scales, rescale, rescale_topology
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
 
     from ottla.testing import Cluster
 
+SHUFFLE = "spark.sql.shuffle.partitions"
 Records = list[tuple[bytes | None, bytes | None]]
 
 
 def test_records_one_at_a_time(spark: SparkSession) -> None:
-    """One query with five ends: branch, merge, map with Python, flat_map, filter_not, peek, numbers as bytes."""
+    """One query with five ends: branch, merge, map with Python, flat_map, filter_not, peek, numbers as bytes; headers
+    go along."""
     builder = StreamsBuilder()
     numbers = builder.stream("in").peek(python(lambda key, value: None)).map_values("cast(value AS INT)")
     big, small, rest = numbers.branch("value > 100", lambda value: value > 10)
@@ -46,9 +50,10 @@ def test_records_one_at_a_time(spark: SparkSession) -> None:
     with TopologyTestDriver(builder.build("stateless"), spark) as driver:
         records = driver.input_topic("in")
         for key, value in (("a", "5"), ("b", "50"), ("c", "500"), ("d", "-7")):
-            records.pipe_input(key, value)
+            records.pipe_input(key, value, headers=(("from", key.encode()), ("null", None)) if key < "c" else ())
         assert driver.output_topic("big", value="integer").read_records() == [("c", 500)]
-        assert driver.output_topic("small", value="integer").read_records() == [("sb", 100)]
+        headers = (("from", b"b"), ("null", None))
+        assert driver.output_topic("small", value="integer").read_with_headers() == [("sb", 100, headers)]
         assert sorted(driver.output_topic("merged").read_records()) == [("a", "5"), ("c", "500"), ("d", "-7")]
         assert driver.output_topic("flat", value="long").read_records() == [("y", 5), ("y", 50), ("y", 500), ("y", -7)]
 
@@ -121,7 +126,7 @@ def shop() -> Topology:
     words.count(name="counts").to_stream().to("word-counts")
     windows = TimeWindows.of_size(10, grace=5)
     lines.group_by_key().windowed_by(windows).late_to("late").count().suppress().to_stream().to("final")
-    totals = lines.map_values("cast(length(value) AS INT)").group_by_key()
+    totals = lines.map_values("cast(length(value) AS INT)").repartition(partitions=2, name="lengths").group_by_key()
     totals.reduce(python(lambda left, right: left + right, "int")).to_stream().to("lengths")
     within = JoinWindows.of_time_difference(3)
     lines.left_join(builder.stream("others"), "concat(left, '|', coalesce(right, ''))", within).to("joined")
@@ -168,9 +173,20 @@ def received(cluster: Cluster, topic: str) -> Records:
         return records
 
 
+def between(cluster: Cluster, topic: str) -> list[tuple[int, int]]:
+    """Where each partition of a topic begins and ends."""
+    with Consumer({"bootstrap.servers": cluster.bootstrap_servers}) as consumer:
+        places = [TopicPartition(topic, index) for index in range(len(consumer.partitions_for(topic)))]
+        begins, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
+        return [(begins[one], ends[one]) for one in places]
+
+
+@pytest.mark.timeout(600)  # thirteen queries, one after the other, on a busy machine
 def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The restart finds other shuffle partitions, state of which one part was divided anew, and topics that were purged
+    of what had been consumed; then topics with more partitions, which it refuses."""
     bootstrap, checkpoint = cluster.bootstrap_servers, str(tmp_path / "shop")
     with Admin({"bootstrap.servers": bootstrap}) as admin:
         topics = ["lines", "others", *OUTPUTS]
@@ -184,9 +200,25 @@ def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
                 driver.pipe(topic, [(key.encode(), value.encode(), at) for key, value, at in rows])
         driven = {topic: driver.take(topic) for topic in OUTPUTS}
     assert len(driven["late"]) == 1
-    for batch in (FIRST, SECOND):
-        send(cluster, batch)
+    send(cluster, FIRST)
+    shop().start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
+    purged = between(cluster, "shop-lengths-repartition")
+    assert all(begin == end for begin, end in purged), purged
+    assert max(end for _, end in purged) > 0, purged
+    parts = str(spark.conf.get(SHUFFLE))
+    try:
+        spark.conf.set(SHUFFLE, 3)
+        count, *others = queries = [query.name for query in plan(shop()) if has_state(query)]
+        rescale(spark, Path(checkpoint) / count, 3)
+        for place in (checkpoint, f"file://{checkpoint}"):
+            assert other_scales(spark, place, queries) == dict.fromkeys(others, int(parts))
+        send(cluster, SECOND)
         running = shop().start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
+        assert "State stays in the parts it was made in" in caplog.text
+        assert sorted(rescale_topology(spark, checkpoint, 3)) == sorted(queries)
+        assert other_scales(spark, checkpoint, queries) == {}
+    finally:
+        spark.conf.set(SHUFFLE, parts)
     for topic in OUTPUTS:
         found = received(cluster, topic)
         assert same(topic, found, driven[topic]), f"{topic}: {found} on the cluster, {driven[topic]} in the driver"

@@ -13,6 +13,8 @@ import pytest
 
 from ottla.client import Admin, NewTopic, Producer
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams import Running, StreamsBuilder
+from ottla.pipelines.streams import json as of_schema
 from ottla.pipelines.streams.queryable import QueryableStore, StateServer, open_store
 from ottla.pipelines.streams.stores import StoreKey, StoreKind, StoreSpec, changelog_topic, ensure_changelogs, serde
 from ottla.pipelines.streams.stores.layout import write_key
@@ -186,3 +188,22 @@ def test_a_changelog_that_would_lose_state_is_refused(cluster: Cluster, applicat
             ensure_changelogs(admin, application, [StoreSpec(name="short")], partitions=1)
     with pytest.raises(PipelineError, match="has not been written yet"):
         open_store(cluster.bootstrap_servers, application, StoreSpec(name="missing"))
+
+
+def test_a_named_table_of_a_topic_is_asked_in_the_topic_itself(cluster: Cluster) -> None:
+    """As in Kafka Streams, where such a table's topic is its changelog; records without keys are no rows."""
+    builder = StreamsBuilder()
+    people = builder.table(cluster.create_topic("named.people", partitions=2), value=of_schema("name STRING"), name="p")
+    builder.stream("in").join(people, "right.name").to("out")
+    builder.global_table(cluster.create_topic("named.rates"), value="double")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for key, value in (("ada", b'{"name": "Ada"}'), ("bob", b'{"name": "Bob"}'), (None, b"{}"), ("bob", None)):
+            producer.send("named.people", value, key=key and key.encode())
+        producer.send("named.rates", serde("double").encode(1.5), key=b"eur")
+    running = Running(builder.build("named"), cluster.bootstrap_servers, {}, {})
+    with running.store("p") as store:
+        assert [(entry.key, entry.value) for entry in store.all()] == [("ada", {"name": "Ada"})]
+    with running.store("named.rates-STATE-STORE") as rates:
+        assert rates.get("eur") == 1.5
+    with pytest.raises(PipelineError, match=r"has no named store q: it has named.rates-STATE-STORE, p"):
+        running.store("q")

@@ -1,5 +1,7 @@
 """A query of the plan as one DataFrame: rows of `topic`, `key` and `value`, ready for a sink.
 
+Where nothing is remembered on the way, rows have the `headers` of the record they come from as well.
+
 A root's results may end in several topics. Reading and remembering is done once: each row is given once to each path,
 and carries which one, so a query stays one query with one sink and one transaction a batch.
 """
@@ -35,7 +37,7 @@ from ottla.pipelines.streams.graph import (
     TableJoin,
     Topology,
 )
-from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, is_named, own_topic
+from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, has_state, is_named, own_topic
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import changelog_topic
 from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT
@@ -104,12 +106,12 @@ class Compiler:
             body = StructType().add("value", shape.value).add("timestamp", LongType())
             records = records.withColumn("_body", F.from_json(F.col("value").cast("string"), body, JSON))
             value, timestamp = F.col("_body.value"), F.col("_body.timestamp")
-        places = [name for name in ("topic", "partition", "offset") if name in columns]
+        others = [name for name in columns if name not in ("key", "value", "timestamp")]
         frame = records.select(
             key.alias("key"),
             value.alias("value"),
             timestamp.alias("timestamp"),
-            *places,
+            *others,
             F.lit(0).cast("bigint").alias("seq"),
         )
         if isinstance(origin.work, Source) and origin.work.table:
@@ -138,10 +140,11 @@ class Compiler:
         """A root's results, their windows, and whether they are updates in Spark's sense."""
         work = query.work
         plain = isinstance(work, Aggregate) and is_built_in(work)
-        ordered = plain or not isinstance(work, _NEED_PLACES)
-        columns = (
-            ("key", "value", "timestamp") if ordered else ("key", "value", "timestamp", "topic", "partition", "offset")
-        )
+        columns: tuple[str, ...] = ("key", "value", "timestamp")
+        if isinstance(work, _NEED_PLACES) and not plain:
+            columns += ("topic", "partition", "offset")
+        if not has_state(query):
+            columns += ("headers",)
         inputs = [self._input(side, columns) for side in query.inputs]
         tasks = [self._task(query) for _ in inputs]
         match work:
@@ -196,7 +199,7 @@ class Compiler:
             frame = self._path(frame, results.columns, index, one)
         paths = range(len(ends))
         picked = frame.where(_by_path("alive", paths))
-        return picked.select(*(_by_path(name, paths).alias(name) for name in ("topic", "key", "value")))
+        return picked.select(*(_by_path(name, paths).alias(name) for name in _written(results)))
 
     def _path(self, frame: DataFrame, names: list[str], index: int, end: _End) -> DataFrame:
         """One path of several, on the frame that all share: worked out for its own rows only."""
@@ -205,7 +208,7 @@ class Compiler:
         own = own.withColumn("_alive", alive if end.which is None else alive & F.coalesce(end.which, F.lit(False)))
         kept = [name for name in frame.columns if name.startswith(("_root_", "_path"))]
         built = end.build(own, keep=[*kept, "_alive"])
-        renamed = {name: f"_path_{name}_{index}" for name in ("topic", "key", "value")}
+        renamed = {name: f"_path_{name}_{index}" for name in _written(own)}
         return built.withColumnsRenamed({**renamed, "_alive": f"_path_alive_{index}"})
 
     def _end(self, query: Query, flow: Outflow, windows: Windows | None) -> _End:
@@ -263,7 +266,13 @@ class _End:
         if self.finish is not None:
             frame = steps.end(frame, self.finish)
         topic, key, value = self.bytes(frame)
-        return frame.select(*keep, topic.alias("topic"), key.alias("key"), value.alias("value"))
+        columns = {"topic": topic, "key": key, "value": value, "headers": F.col("headers")}
+        return frame.select(*keep, *(columns[name].alias(name) for name in _written(frame)))
+
+
+def _written(frame: DataFrame) -> list[str]:
+    """The columns of the rows that a frame is written as."""
+    return ["topic", "key", "value", *(name for name in ("headers",) if name in frame.columns)]
 
 
 _NEED_PLACES = (

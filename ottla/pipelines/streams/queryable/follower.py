@@ -29,11 +29,15 @@ BATCH_RECORDS = 50_000
 class Follower:
     """One reader of one changelog."""
 
-    def __init__(self, settings: Mapping[str, Any], topic: str, spec: StoreSpec, table: StateTable) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], topic: str, spec: StoreSpec, table: StateTable, *, is_changelog: bool = True
+    ) -> None:
+        """`is_changelog`: a topic of the application's own, and so without records that are no rows."""
         self._settings = settings
         self._spec = spec
         self._table = table
         self._topic = topic
+        self._is_changelog = is_changelog
         self._topic_id, self._partitions = self._described()
         self._consumer: Consumer[bytes, bytes] = Consumer(
             {
@@ -120,6 +124,8 @@ class Follower:
 
     def _changes(self, records: list[Any]) -> Iterator[Change]:
         for record in records:
+            if record.key is None and not self._is_changelog:
+                continue  # a table's topic may have such a record, which is no row
             if record.key is None:
                 raise PipelineError(
                     f"{self._topic}-{record.partition} has a record without a key at offset {record.offset}: "

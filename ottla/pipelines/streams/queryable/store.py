@@ -37,20 +37,22 @@ def open_store(
     application: str,
     spec: StoreSpec,
     *,
+    topic: str | None = None,
     directory: Path | None = None,
     timeout_s: float = TIMEOUT_S,
     **settings: Any,
 ) -> QueryableStore:
-    """A store of an application, to be asked.
+    """A store of an application, to be asked. `topic` has its changes, the application's changelog unless told.
 
     With a `directory` what was read is kept in a file there, and the next `open_store` reads only what has been
     added. `settings` are those of a client; `bootstrap_servers` reaches the brokers.
     """
     client = {"bootstrap.servers": bootstrap_servers, **settings}
-    topic = changelog_topic(application, spec.name)
-    table = StateTable(None if directory is None else directory / f"{topic}.sqlite")
+    changes = topic or changelog_topic(application, spec.name)
+    table = StateTable(None if directory is None else directory / f"{changes}.sqlite")
     try:
-        return QueryableStore(spec, table, Follower(client, topic, spec, table), timeout_s=timeout_s)
+        follower = Follower(client, changes, spec, table, is_changelog=topic is None)
+        return QueryableStore(spec, table, follower, timeout_s=timeout_s)
     except BaseException:
         table.close()
         raise

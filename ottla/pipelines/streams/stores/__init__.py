@@ -8,7 +8,9 @@ from ottla.pipelines.streams.stores.changelog import changelog_topic as changelo
 from ottla.pipelines.streams.stores.changelog import ensure_changelogs as ensure_changelogs
 from ottla.pipelines.streams.stores.layout import StoreKey as StoreKey
 from ottla.pipelines.streams.stores.scale import check_scale as check_scale
+from ottla.pipelines.streams.stores.scale import other_scales as other_scales
 from ottla.pipelines.streams.stores.scale import rescale as rescale
+from ottla.pipelines.streams.stores.scale import rescale_topology as rescale_topology
 from ottla.pipelines.streams.stores.serdes import Serde as Serde
 from ottla.pipelines.streams.stores.serdes import serde as serde
 from ottla.pipelines.streams.stores.spec import StoreKind as StoreKind
@@ -22,6 +24,8 @@ __all__ = [
     "changelog_topic",
     "check_scale",
     "ensure_changelogs",
+    "other_scales",
     "rescale",
+    "rescale_topology",
     "serde",
 ]

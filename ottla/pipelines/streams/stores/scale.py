@@ -1,13 +1,15 @@
 """How many parts a query's state has, and how to change that.
 
 Spark ties state to the `spark.sql.shuffle.partitions` of a query's first batch: it goes on with the number in the
-checkpoint whatever the session says. `check_scale` tells that instead, and `rescale` divides the state anew. The topics
-that a query reads may get more partitions at any time: state is divided by key, not by the topic's partitions.
+checkpoint whatever the session says. `check_scale` tells that instead, and `rescale` divides the state anew; for all
+queries of a topology there are `other_scales` and `rescale_topology`. The topics that a query reads may get more
+partitions at any time: state is divided by key, not by the topic's partitions.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +27,7 @@ def state_partitions(checkpoint: Path) -> int | None:
     if batch is None:
         return None
     path = checkpoint / "offsets" / str(batch)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    try:
-        return int(json.loads(lines[1])["conf"][SETTING])
-    except (IndexError, KeyError, ValueError) as error:
-        raise PipelineError(f"{path} is no batch of a Spark checkpoint: {error!r}") from error
+    return _made_with(path.read_text(encoding="utf-8"), str(path))
 
 
 def last_batch(log: Path) -> int | None:
@@ -50,6 +48,26 @@ def check_scale(checkpoint: Path, partitions: int) -> None:
         )
 
 
+def other_scales(spark: SparkSession, checkpoint: str, queries: Iterable[str]) -> dict[str, int]:
+    """Those of a topology's queries whose state has another number of parts than the session asks for."""
+    wanted = int(str(spark.conf.get(SETTING)))
+    found = {name: _partitions_anywhere(spark, f"{checkpoint}/{name}") for name in queries}
+    return {name: parts for name, parts in found.items() if parts is not None and parts != wanted}
+
+
+def rescale_topology(spark: SparkSession, checkpoint: Path | str, partitions: int) -> list[str]:
+    """Divide the state of all queries of a stopped topology anew, and return their names.
+
+    Interrupted, it has divided some of them: call it again. The checkpoint must be a directory of this machine's.
+    """
+    queries = sorted(path.parent for path in Path(checkpoint).glob("*/state") if path.is_dir())
+    if not queries:
+        raise PipelineError(f"{checkpoint} holds no query with state")
+    for query in queries:
+        rescale(spark, query, partitions)
+    return [query.name for query in queries]
+
+
 def rescale(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
     """Divide a stopped query's state into another number of parts; nothing is read or written twice for it.
 
@@ -68,3 +86,27 @@ def rescale(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
     manager.repartition(str(checkpoint), partitions)
     found = state_partitions(checkpoint)
     assert found == partitions, f"{checkpoint} has {found} parts after it was divided into {partitions}"
+
+
+def _partitions_anywhere(spark: SparkSession, checkpoint: str) -> int | None:
+    """As `state_partitions`, on any file system that Spark reaches."""
+    if "://" not in checkpoint:
+        return state_partitions(Path(checkpoint))
+    from pyspark.errors import AnalysisException
+
+    log = f"{checkpoint}/offsets"
+    try:
+        rows = spark.read.text(log, wholetext=True).select("_metadata.file_name", "value").collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return None
+        raise
+    batches = {int(row.file_name): row.value for row in rows if row.file_name.isdecimal()}
+    return _made_with(batches[max(batches)], f"{log}/{max(batches)}") if batches else None
+
+
+def _made_with(batch: str, place: str) -> int:
+    try:
+        return int(json.loads(batch.splitlines()[1])["conf"][SETTING])
+    except (IndexError, KeyError, ValueError) as error:
+        raise PipelineError(f"{place} is no batch of a Spark checkpoint: {error!r}") from error
