@@ -26,8 +26,11 @@ def cache_dir() -> Path:
     return Path(base) / "ottla-tests"
 
 
-def jars(name: str, *artifacts: Artifact) -> str:
-    """A class path; `name` is that of the set in the cache, so another set or version has another name."""
+def jars(name: str, *artifacts: Artifact, transitive: bool = True) -> str:
+    """A class path; `name` is that of the set in the cache, so another set or version has another name.
+
+    Without `transitive` it has the artifacts alone, for what has the rest itself.
+    """
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"needs `{tool}` for the jars of {name}")
@@ -36,7 +39,7 @@ def jars(name: str, *artifacts: Artifact) -> str:
     with open(home / ".lock", "w") as lock:  # xdist workers and concurrent runs fetch once
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / ".complete").exists():
-            (home / "pom.xml").write_text(_pom(name, artifacts))
+            (home / "pom.xml").write_text(_pom(name, artifacts, transitive=transitive))
             command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"]
             fetched = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=FETCH_S, check=False)
             if fetched.returncode != 0:
@@ -46,10 +49,11 @@ def jars(name: str, *artifacts: Artifact) -> str:
     return f"{home / 'libs'}/*"
 
 
-def _pom(name: str, artifacts: Sequence[Artifact]) -> str:
+def _pom(name: str, artifacts: Sequence[Artifact], *, transitive: bool) -> str:
+    nothing_else = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        "</dependency>"
+        f"{'' if transitive else nothing_else}</dependency>"
         for group, artifact, version in artifacts
     )
     return (

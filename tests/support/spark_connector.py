@@ -11,15 +11,10 @@ the newest one that can be had stands in.
 
 from __future__ import annotations
 
-import fcntl
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-from tests.support.maven import FETCH_S, Artifact, cache_dir
+from tests.support.maven import Artifact, jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,22 +38,5 @@ def add_connector(spark: SparkSession) -> None:
 
 def connector_jars() -> list[Path]:
     """The jars, fetched once, without what they stand on: Spark has that."""
-    if shutil.which("mvn") is None:
-        pytest.skip("needs `mvn` for the jars of Spark's Kafka connector")
-    home = cache_dir() / f"spark-connector-{CONNECTOR_VERSION}"
-    home.mkdir(parents=True, exist_ok=True)
-    with open(home / ".lock", "w") as lock:  # xdist workers and concurrent runs fetch once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return [_fetched(home, artifact) for artifact in ARTIFACTS]
-
-
-def _fetched(home: Path, artifact: Artifact) -> Path:
-    jar = home / f"{artifact[1]}-{artifact[2]}.jar"
-    if jar.exists():
-        return jar
-    command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={':'.join(artifact)}", f"-DoutputDirectory={home}"]
-    fetched = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=FETCH_S, check=False)
-    if fetched.returncode != 0:
-        lines = (fetched.stdout + fetched.stderr).strip().splitlines() or ["no output"]
-        pytest.skip(f"Maven could not fetch {jar.name}: {lines[0]}")
-    return jar
+    found = jars(f"spark-connector-{CONNECTOR_VERSION}", *ARTIFACTS, transitive=False)
+    return sorted(Path(found).parent.glob("*.jar"))
