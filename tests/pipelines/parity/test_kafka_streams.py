@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.java
 
 
+@pytest.mark.timeout(600)  # Spark on a busy machine
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_results_equal_those_of_kafka_streams_however_late_the_input(
     spark: SparkSession, cluster: Cluster, theirs: Results, name: str, tmp_path: Path

@@ -18,6 +18,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "pipelines" / "streams.md"
 BLOCK = re.compile(r"^```python(?: broker)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.timeout(600)  # Spark on a busy machine
 def test_the_examples_of_the_page_work_from_top_to_bottom(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -91,6 +91,7 @@ def test_tables_and_their_joins(spark: SparkSession) -> None:
         assert noted.read_to_map() == {"1": None}
 
 
+@pytest.mark.timeout(600)  # Spark on a busy machine
 def test_a_grouped_table_follows_its_rows_from_group_to_group(spark: SparkSession) -> None:
     """Of one grouping: named aggregates in Spark's own operators, and Python functions in tasks."""
     builder = StreamsBuilder()
