@@ -182,7 +182,7 @@ def between(cluster: Cluster, topic: str) -> list[tuple[int, int]]:
         return [(begins[one], ends[one]) for one in places]
 
 
-@pytest.mark.timeout(600)  # thirteen queries, one after the other, on a busy machine
+@pytest.mark.timeout(600)  # fifteen queries, one after the other, on a busy machine
 def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
