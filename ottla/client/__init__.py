@@ -6,8 +6,9 @@ type checkers and in `_LAZY`; `tests/unit/client/test_public_names.py` holds the
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.client.admin import (
@@ -241,15 +242,5 @@ _HOME = {name: module for module, names in _LAZY.items() for name in names}
 
 __all__ = list(_HOME)  # and a type checker has the imports above
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

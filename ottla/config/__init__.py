@@ -4,7 +4,6 @@ What only a broker needs is imported when it is first asked for: a tool that rea
 settings of a node.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.config.cleaner import CleanerConfig
@@ -12,6 +11,7 @@ from ottla.config.log import CleanupPolicy, LogConfig
 from ottla.config.properties import MalformedEscape, format_property, read_properties
 from ottla.config.table import ConfigTable, Setting
 from ottla.config.values import ConfigType, Password, spell
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.config.broker import (
@@ -95,11 +95,5 @@ __all__ = [
     "validate_topic",
 ]
 
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

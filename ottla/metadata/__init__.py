@@ -4,9 +4,9 @@
 metadata. See README.md. The controller is imported when it is first asked for: a broker that is none does not load it.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ottla.lazy import front_door
 from ottla.metadata.builder import ImageBuilder, ReplayError
 from ottla.metadata.delta import BrokerChange, ConfigChange, Delta, PartitionChange, TopicChange, between
 from ottla.metadata.directories import LOST, MIGRATING, UNASSIGNED, random_uuid
@@ -100,10 +100,5 @@ __all__ = [
     "LOST",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _LAZY)

@@ -7,9 +7,9 @@ What clients do for every record is in `fast`: `append_record`, `decode_records`
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ottla.lazy import front_door
 from ottla.records.batch import (
     CRC_START,
     HEADER,
@@ -146,10 +146,5 @@ _LATER = {
     "with_content": "fast",
 }
 
-
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"ottla.records.{module}"), name)
-    return found
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _LATER)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.lazy import front_door
+
 if TYPE_CHECKING:
     from ottla.testing.aio import AsyncCluster as AsyncCluster
     from ottla.testing.cluster import Cluster as Cluster
@@ -25,17 +27,5 @@ _HOMES = {
     "AsyncCluster": "ottla.testing.aio",
 }
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    found: object = getattr(importlib.import_module(home), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOMES)

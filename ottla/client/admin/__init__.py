@@ -3,8 +3,9 @@
 Each name is loaded when it is first asked for: a tool that lists topics has no use for the quorum.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.client.admin.acls import AclBinding, AclBindingFilter, AclPermissionType, PatternType, ResourceType
@@ -262,15 +263,5 @@ _NAMES = {
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

@@ -3,10 +3,10 @@
 A producer has no use for a consumer's table, so each is imported when it is first asked for.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.client.config.common import CommonConfig
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.client.config.admin import AdminConfig
@@ -39,11 +39,5 @@ _HOME = {
     "read_settings": "settings",
 }
 
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

@@ -5,8 +5,9 @@ of a partition come in order and each once for as long as the partition stays as
 time-out whatever the brokers do; a call that waits ends with `Wakeup` when `wakeup` is called.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.client.consumer.arrow import read_topic
@@ -36,11 +37,5 @@ _HOME = {
     "read_topic": "arrow",
 }
 
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

@@ -3,7 +3,6 @@
 Light to import: the producer needs the values alone.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.client.group.interface import (
@@ -19,6 +18,7 @@ from ottla.client.group.interface import (
     RebalanceKind,
     Subscription,
 )
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.client.group.consumer_group import ConsumerGroup
@@ -40,11 +40,5 @@ __all__ = [
 
 _HOME = {"ConsumerGroup": "consumer_group"}
 
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

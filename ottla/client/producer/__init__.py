@@ -5,8 +5,9 @@ What is not used is not loaded: each name is imported when it is first asked for
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.client.producer.async_producer import AsyncProducer
@@ -27,11 +28,5 @@ _HOME = {
     "WrittenRun": "bulk",
 }
 
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

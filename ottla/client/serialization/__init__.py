@@ -3,7 +3,6 @@
 Those that need a library (Avro, JSON Schema, Protobuf) are imported when they are first asked for.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.client.serialization.protocol import (
@@ -13,6 +12,7 @@ from ottla.client.serialization.protocol import (
     Headers,
     Serializer,
 )
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.client.serialization.avro import AvroDeserializer, AvroSerializer
@@ -121,11 +121,5 @@ _HOME = {
     "topic_record_name": "schema_id",
 }
 
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

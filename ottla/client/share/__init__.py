@@ -6,8 +6,9 @@ accepted or rejected comes no more, what is released or forgotten comes again, w
 returns within its time-out whatever the brokers do.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.client.share.acknowledgements import AcknowledgeType
@@ -22,11 +23,5 @@ _HOME = {
     "ShareConsumer": "share_consumer",
 }
 
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

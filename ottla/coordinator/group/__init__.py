@@ -5,12 +5,12 @@ for each protocol, and the offsets. See README.md. The families are loaded with 
 groups starts without them.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupType
 from ottla.coordinator.group.metrics import GroupMetrics
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer import assignor_names, check_consumer_protocol
@@ -37,10 +37,5 @@ __all__ = [
     "check_consumer_protocol",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _LAZY)

@@ -3,10 +3,10 @@
 `StreamsGroups` is the family of a shard; `Answer` is what a heartbeat comes to, with a `Status` for what is amiss.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.streams.family import StreamsGroups
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.streams.heartbeat import Answer
@@ -21,10 +21,5 @@ _LAZY = {
 
 __all__ = ["Answer", "Status", "StreamsGroups", "check_streams_protocol"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _LAZY)
