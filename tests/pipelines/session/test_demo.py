@@ -60,6 +60,7 @@ def test_without_java_it_says_so_and_the_broker_runs_alone_until_it_is_interrupt
     assert demo.returncode == 0
 
 
+@pytest.mark.timeout(300)  # Spark's own start may be a part of it
 def test_the_word_count_writes_each_change_of_a_windows_count(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 ANSWER = "ottla-driver: "
+MASTER = "local[2,4]"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A driver that lives for seconds: its start takes half the time without the compiler for those that live for hours."""
 
 
 class Driver:
@@ -60,6 +63,16 @@ class Driver:
         """kill -9 of the Python process and its JVM, at once; the workers find out by themselves."""
         os.killpg(self.process.pid, signal.SIGKILL)
 
+    def workers(self) -> list[int]:
+        """The Python processes in which tasks, plans and commits run or have run: Spark's daemons fork them."""
+        parents = {}
+        for one in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has gone meanwhile
+                parents[int(one.name)] = int((one / "stat").read_text().rpartition(")")[2].split()[1])
+        jvms = [pid for pid, parent in parents.items() if parent == self.process.pid]
+        daemons = [pid for pid, parent in parents.items() if parent in jvms]
+        return [pid for pid, parent in parents.items() if parent in daemons]
+
     def __enter__(self) -> Driver:
         return self
 
@@ -71,8 +84,11 @@ class Driver:
 
 def main(conf: dict[str, str]) -> None:
     from ottla.pipelines import session
+    from ottla.pipelines.spark import defaults
 
-    spark = session("ottla-sink-driver", master="local[2,4]", conf={"spark.driver.memory": "1g", **conf})
+    java = "spark.driver.extraJavaOptions"
+    conf = {java: f"{defaults(MASTER).get(java, '')} {QUICK_START}", "spark.driver.memory": "1g", **conf}
+    spark = session("ottla-sink-driver", master=MASTER, conf=conf)
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     for line in sys.stdin:
         try:

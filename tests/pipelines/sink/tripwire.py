@@ -1,8 +1,8 @@
-"""A proxy in front of a broker that sees the requests go by and, at a chosen one, pulls a trigger.
+"""A proxy in front of a broker that sees the requests go by and, at chosen ones, pulls a trigger.
 
-`address` is where clients go, and the broker has to advertise it (`broker_settings`). `arm` names the request, and
-whether the trigger is pulled before it reaches the broker or after the broker has answered it. A request at which the
-trigger is pulled goes no further: its connection is closed.
+`address` is where clients go, and the broker has to advertise it (`broker_settings`). `arm` names the requests, one
+after the other, and of each whether the trigger is pulled before it reaches the broker, while the broker has it, or
+after the broker has answered it. The client gets no answer to such a request: its connection is closed.
 """
 
 from __future__ import annotations
@@ -13,16 +13,23 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 from tests.support.server import free_ports
 
-PRODUCE, OFFSET_FETCH, INIT_PRODUCER_ID = 0, 9, 22
-END_TXN, TXN_OFFSET_COMMIT, DESCRIBE_PRODUCERS = 26, 28, 61
+PRODUCE, FETCH, OFFSET_FETCH, INIT_PRODUCER_ID, ADD_PARTITIONS = 0, 1, 9, 22, 24
+ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE_PRODUCERS = 25, 26, 28, 61
 FRAME = struct.Struct(">ihhi")
 """Size, API key, version and correlation id: how every request begins."""
+
+
+class When(Enum):
+    BEFORE = "before"
+    DURING = "during"
+    AFTER = "after"
 
 
 class Seen(NamedTuple):
@@ -30,25 +37,25 @@ class Seen(NamedTuple):
 
     client_port: int
 
-    def client_pid(self) -> int:
-        """The process at the other end."""
+    def client_pid(self) -> int | None:
+        """The process at the other end; None if it has gone."""
         table = Path("/proc/net/tcp").read_text().splitlines()[1:]
-        inode = next(
-            row.split()[9] for row in table if int(row.split()[1].rpartition(":")[2], 16) == self.client_port
-        )  # fmt: skip
+        inodes = [row.split()[9] for row in table if int(row.split()[1].rpartition(":")[2], 16) == self.client_port]
         for opened in Path("/proc").glob("[0-9]*/fd/*"):
             try:
-                if os.readlink(opened) == f"socket:[{inode}]":
+                if os.readlink(opened) in (f"socket:[{inode}]" for inode in inodes):
                     return int(opened.parts[2])
             except OSError:
                 continue  # it has gone meanwhile
-        raise AssertionError(f"nobody has port {self.client_port}")
+        return None
 
 
-class _Wire(NamedTuple):
+class Wire(NamedTuple):
+    """Pull at the nth request of this API, counted from when the wire before it was pulled."""
+
     api_key: int
     nth: int
-    is_after: bool
+    when: When
     pull: Callable[[Seen], None]
 
 
@@ -58,8 +65,8 @@ class Tripwire:
     def __init__(self) -> None:
         self.port, self.target_port = free_ports(2)
         self.address = f"127.0.0.1:{self.port}"
-        self.is_pulled = threading.Event()
-        self._wire: _Wire | None = None
+        self.pulled_count = 0
+        self._wires: list[Wire] = []
         self._count = 0
         self._guard = threading.Lock()
         self._server = socket.create_server(("127.0.0.1", self.port), backlog=64)
@@ -69,12 +76,17 @@ class Tripwire:
     def broker_settings(self) -> dict[str, str]:
         return {"advertised.listeners": f"PLAINTEXT://{self.address}"}
 
-    def arm(self, api_key: int, nth: int, pull: Callable[[Seen], None], *, is_after: bool) -> None:
-        """Pull the trigger once, at the nth request of this API from now on."""
+    def arm(self, *wires: Wire) -> None:
+        """Pull each once, in this order; what was armed before is not any more."""
         with self._guard:
             self._count = 0
-            self.is_pulled.clear()
-            self._wire = _Wire(api_key, nth, is_after, pull)
+            self.pulled_count = 0
+            self._wires = list(wires)
+
+    def disarm(self) -> None:
+        """Pull nothing any more; `pulled_count` stays."""
+        with self._guard:
+            self._wires = []
 
     def __enter__(self) -> Tripwire:
         self._thread.start()
@@ -102,21 +114,20 @@ class Tripwire:
             threading.Thread(target=connection.requests, daemon=True).start()
             threading.Thread(target=connection.responses, daemon=True).start()
 
-    def sees(self, api_key: int, seen: Seen) -> _Wire | None:
+    def sees(self, api_key: int) -> Wire | None:
         """Whether this is the request; told of every one."""
         with self._guard:
-            wire = self._wire
-            if wire is None or wire.api_key != api_key:
+            if not self._wires or self._wires[0].api_key != api_key:
                 return None
             self._count += 1
-            if self._count < wire.nth:
+            if self._count < self._wires[0].nth:
                 return None
-            self._wire = None
-            return wire
+            self._count = 0
+            return self._wires.pop(0)
 
-    def pull(self, wire: _Wire, seen: Seen) -> None:
+    def pull(self, wire: Wire, seen: Seen) -> None:
         wire.pull(seen)
-        self.is_pulled.set()
+        self.pulled_count += 1
 
 
 class _Connection:
@@ -127,18 +138,22 @@ class _Connection:
         self._client = client
         self._broker = broker
         self._seen = seen
-        self._awaited: dict[int, _Wire] = {}
+        self._awaited: dict[int, Wire] = {}
+        self._withheld: set[int] = set()
 
     def requests(self) -> None:
         try:
             while frame := _frame(self._client):
                 _, api_key, _, correlation_id = FRAME.unpack_from(frame)
-                wire = self._tripwire.sees(api_key, self._seen)
-                if wire is not None and not wire.is_after:
+                wire = self._tripwire.sees(api_key)
+                if wire is not None and wire.when is When.AFTER:
+                    self._awaited[correlation_id] = wire
+                elif wire is not None:
+                    if wire.when is When.DURING:
+                        self._withheld.add(correlation_id)
+                        self._broker.sendall(frame)
                     self._tripwire.pull(wire, self._seen)
                     break
-                if wire is not None:
-                    self._awaited[correlation_id] = wire
                 self._broker.sendall(frame)
         except OSError:
             pass  # one end has gone: so does the other
@@ -147,11 +162,13 @@ class _Connection:
     def responses(self) -> None:
         try:
             while frame := _frame(self._broker):
-                wire = self._awaited.pop(struct.unpack_from(">i", frame, 4)[0], None)
+                correlation_id = struct.unpack_from(">i", frame, 4)[0]
+                wire = self._awaited.pop(correlation_id, None)
                 if wire is not None:
                     self._tripwire.pull(wire, self._seen)
                     break
-                self._client.sendall(frame)
+                if correlation_id not in self._withheld:
+                    self._client.sendall(frame)
         except OSError:
             pass  # one end has gone: so does the other
         self._close()
