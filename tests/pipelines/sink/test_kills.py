@@ -88,8 +88,6 @@ REQUESTS = {
     "the batch's id": (TXN_OFFSET_COMMIT, 2),
     "the end": (END_TXN, 2),
 }
-READS = (OFFSET_FETCH, DESCRIBE_PRODUCERS)
-"""It does not matter how far the broker has come with these."""
 REQUESTS_V1 = {
     "the partitions": (ADD_PARTITIONS, 3),
     "the group": (ADD_OFFSETS, 2),
