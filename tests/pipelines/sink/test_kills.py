@@ -458,7 +458,7 @@ def test_kills_that_are_drawn_one_after_the_other_lose_and_double_nothing(
     wires = []
     for _ in range(chance.randint(2, 5)):
         api_key = chance.choice(apis)
-        nth = chance.randint(1, 12 if api_key in (PRODUCE, FETCH) else 2)
+        nth = chance.randint(1, {PRODUCE: 12, FETCH: 3}.get(api_key, 2))
         when = chance.choice(list(When))
         delay_s = chance.choice((0, 0.001, 0.003, 0.01)) if when is When.DURING else 0
         wires.append(Wire(api_key, nth, when, late(chance.choice(kills), delay_s)))
