@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 
     from ottla.testing import Cluster
 
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+
 SHUFFLE = "spark.sql.shuffle.partitions"
 Records = list[tuple[bytes | None, bytes | None]]
 
 
 def test_records_one_at_a_time(spark: SparkSession) -> None:
-    """One query with five ends: branch, merge, map with Python, flat_map, filter_not, peek, numbers as bytes; headers
+    """One query with six ends: branch, merge, map with Python, flat_map, filter_not, peek, numbers as bytes; headers
     go along."""
     builder = StreamsBuilder()
     numbers = builder.stream("in").peek(python(lambda key, value: None)).map_values("cast(value AS INT)")
@@ -46,16 +48,21 @@ def test_records_one_at_a_time(spark: SparkSession) -> None:
     small.map(key="concat('s', key)", value=python(lambda value: value * 2, "int")).to("small")
     rest.merge(big).map_values("cast(value AS STRING)").to("merged")
     pair = F.array(*(F.struct(F.lit(name).alias("key"), F.col("value")) for name in "xy"))
+    numbers.to_table().to_stream().to("rows")
     numbers.flat_map(lambda key, value: pair).filter_not("key = 'x'").to("flat", value="long")
     with TopologyTestDriver(builder.build("stateless"), spark) as driver:
         records = driver.input_topic("in")
-        for key, value in (("a", "5"), ("b", "50"), ("c", "500"), ("d", "-7")):
-            records.pipe_input(key, value, headers=(("from", key.encode()), ("null", None)) if key < "c" else ())
+        for key, value in (("a", "5"), ("b", "50"), ("c", "500"), ("d", "-7"), (None, "9")):
+            records.pipe_input(key, value, headers=(("from", key.encode()), ("null", None)) if key == "b" else ())
         assert driver.output_topic("big", value="integer").read_records() == [("c", 500)]
         headers = (("from", b"b"), ("null", None))
         assert driver.output_topic("small", value="integer").read_with_headers() == [("sb", 100, headers)]
-        assert sorted(driver.output_topic("merged").read_records()) == [("a", "5"), ("c", "500"), ("d", "-7")]
-        assert driver.output_topic("flat", value="long").read_records() == [("y", 5), ("y", 50), ("y", 500), ("y", -7)]
+        merged = [("a", "5"), ("c", "500"), ("d", "-7"), (None, "9")]
+        assert sorted(driver.output_topic("merged").read_records(), key=str) == sorted(merged, key=str)
+        rows = driver.output_topic("rows", value="integer").read_to_map()
+        assert rows == {"a": 5, "b": 50, "c": 500, "d": -7}, "what has no key is no row"
+        flat = driver.output_topic("flat", value="long").read_values()
+        assert flat == [5, 50, 500, -7, 9]
 
 
 def test_tables_and_their_joins(spark: SparkSession) -> None:
@@ -91,7 +98,6 @@ def test_tables_and_their_joins(spark: SparkSession) -> None:
         assert noted.read_to_map() == {"1": None}
 
 
-@pytest.mark.timeout(600)  # Spark on a busy machine
 def test_a_grouped_table_follows_its_rows_from_group_to_group(spark: SparkSession) -> None:
     """Of one grouping: named aggregates in Spark's own operators, and Python functions in tasks."""
     builder = StreamsBuilder()
@@ -182,7 +188,6 @@ def between(cluster: Cluster, topic: str) -> list[tuple[int, int]]:
         return [(begins[one], ends[one]) for one in places]
 
 
-@pytest.mark.timeout(600)  # fifteen queries, one after the other, on a busy machine
 def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
