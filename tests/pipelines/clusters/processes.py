@@ -20,12 +20,12 @@ from ottla.pipelines.errors import MissingDependency
 from ottla.pipelines.java import find_java
 from ottla.pipelines.spark import LOOPBACK
 from ottla.pipelines.spark_home import light_home
+from tests.pipelines.clusters.program import SHORT_LIVED
 from tests.support.clients import eventually
 from tests.support.server import free_ports
 
 START_S = 90.0
 STOP_S = 30.0
-SMALL = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def environment() -> dict[str, str]:
@@ -36,13 +36,13 @@ def environment() -> dict[str, str]:
         pytest.skip(str(missing))
     return {
         **os.environ,
+        **SHORT_LIVED,
         "JAVA_HOME": str(java),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "1g",
-        "SPARK_DAEMON_JAVA_OPTS": " ".join(SMALL),
     }
 
 
