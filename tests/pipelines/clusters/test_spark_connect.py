@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,8 +45,21 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.timeout(600)  # a second Java on a busy machine
 def test_the_program_runs_over_spark_connect(cluster: Cluster, remote: str, tmp_path: Path) -> None:
+    check_program(cluster, {"remote": remote}, tmp_path)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif("OTTLA_SOAK" not in os.environ, reason="one Java more: runs when OTTLA_SOAK is set")
+def test_the_program_runs_over_a_spark_connect_server_of_its_own(cluster: Cluster, tmp_path: Path) -> None:
+    """Started by `session`, which then has all of its settings, and says nothing of those that cannot change."""
+    conf = {"spark.driver.memory": "1g", "spark.ui.showConsoleProgress": False}
+    check_program(cluster, {"remote": "local[2]", "conf": conf}, tmp_path)
+    assert "CANNOT_MODIFY_CONFIG" not in (tmp_path / "program.log").read_text()
+
+
+def check_program(cluster: Cluster, session: dict[str, Any], directory: Path) -> None:
     topics = make_topics(cluster, "connect")
-    found = program.run(tmp_path / "program.log", {"remote": remote}, cluster.bootstrap_servers, tmp_path, topics)
+    found = program.run(directory / "program.log", session, cluster.bootstrap_servers, directory, topics)
     assert found["session"] == "pyspark.sql.connect.session"
     check_outcome(cluster, topics, found)
 
