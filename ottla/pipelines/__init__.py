@@ -4,8 +4,9 @@
 looked up when they are first asked for: a new name is added twice, below for type checkers and in `_LAZY`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.pipelines.data_source import OttlaDataSource as OttlaDataSource
@@ -29,15 +30,5 @@ _HOME = {name: module for module, names in _LAZY.items() for name in names}
 
 __all__ = list(_HOME)  # and a type checker has the imports above
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

@@ -7,8 +7,9 @@
 DataFrame in, DataFrame out. See docs/pipelines/schemas.md, and README.md beside this file for the modules.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.pipelines.schemas.registry import RegistryAddress as RegistryAddress
@@ -19,11 +20,5 @@ _HOME = {"from_topic": "topics", "to_topic": "topics", "RegistryAddress": "regis
 
 __all__ = list(_HOME)  # and a type checker has the imports above
 
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

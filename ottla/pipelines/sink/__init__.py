@@ -4,8 +4,9 @@
 Names are loaded when they are first asked for: importing this imports neither Spark nor Arrow.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.pipelines.sink.partitioning import to_partitions as to_partitions
@@ -22,11 +23,5 @@ _HOME = {
 
 __all__ = list(_HOME)  # and a type checker has the imports above
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)
