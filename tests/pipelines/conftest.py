@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+TIMEOUT_S = 300
+"""Of a test that says nothing else: the first of all waits for Spark as well."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark warns of a pandas that it does not know yet with every function that it is given."""
+    """Spark warns of a pandas that it does not know yet with every function that it is given, and takes its time."""
     for item in items:
         if HERE in item.path.parents:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TIMEOUT_S))
             item.add_marker(
                 pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
             )
