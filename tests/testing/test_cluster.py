@@ -243,5 +243,5 @@ def test_the_async_twin_does_the_same() -> None:
 def test_importing_it_loads_neither_a_broker_nor_pytest() -> None:
     script = "import sys, ottla.testing; print(*sys.modules)"
     loaded = set(subprocess.check_output([sys.executable, "-c", script], text=True).split())
-    assert {name for name in loaded if name.startswith("ottla")} == {"ottla", "ottla.testing"}
+    assert {name for name in loaded if name.startswith("ottla")} == {"ottla", "ottla.lazy", "ottla.testing"}
     assert not loaded & {"asyncio", "pytest", "tempfile", "subprocess"}

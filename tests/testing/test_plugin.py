@@ -106,7 +106,7 @@ def test_a_run_that_uses_no_fixture_loads_nothing(pytester: pytest.Pytester, mon
 
         def test():
             loaded = {name for name in sys.modules if name.startswith("ottla")}
-            assert loaded == {"ottla", "ottla.testing", "ottla.testing.plugin"}
+            assert loaded == {"ottla", "ottla.lazy", "ottla.testing", "ottla.testing.plugin"}
         """
     )
     pytester.runpytest_subprocess(*PLUGIN, timeout=60).assert_outcomes(passed=1)
