@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,9 +20,15 @@ from ottla.wire.messages.describe_quorum import (
     DescribeQuorumResponse,
 )
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.clients.mangled import PRODUCE_VERSION, answer, cases
-from tests.support.clients import new_topic
+from tests.support.clients import eventually, new_topic
 from tests.support.logs import make_batch
 from tests.support.raw import RawClient
 from tests.support.server import Server, Settings, run_ottla
@@ -30,6 +37,7 @@ from tests.unit.records.samples import ROWS, mutations, sealed
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 FETCH_VERSION = 12
+LIST_OFFSETS_VERSION = 3
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},
     "compacted": {"cleanup.policy": "compact"},
@@ -52,7 +60,15 @@ class Pair:
         name = new_topic(stem.replace(" ", "-"))
         for client in (self.ottla, self.kafka):
             client.create_topic(name, configs)
+            eventually(partial(is_led, client, name), f"{name} has its leader")  # a Kafka answers before it has
         return name
+
+
+def is_led(client: RawClient, topic: str) -> bool:
+    """Whether the broker leads partition 0."""
+    asked = ListOffsetsTopic(topic, [ListOffsetsPartition(0, timestamp=-1)])
+    told = client.send(ListOffsetsRequest(replica_id=-1, topics=[asked]), LIST_OFFSETS_VERSION, ListOffsetsResponse)
+    return told.topics[0].partitions[0].error_code == 0
 
 
 @pytest.fixture(scope="module")
