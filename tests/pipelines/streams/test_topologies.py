@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,11 @@ from ottla.pipelines.streams.compiler.columns import decode, encode
 from ottla.pipelines.streams.planning import has_state, plan
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import other_scales, rescale, rescale_topology
+from ottla.testing import Cluster
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from ottla.testing import Cluster
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
@@ -186,6 +186,13 @@ def between(cluster: Cluster, topic: str) -> list[tuple[int, int]]:
         places = [TopicPartition(topic, index) for index in range(len(consumer.partitions_for(topic)))]
         begins, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
         return [(begins[one], ends[one]) for one in places]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A node of its own: the topics have plain names, which others may have used."""
+    with Cluster(processes=True) as running:
+        yield running
 
 
 def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
