@@ -117,7 +117,12 @@ def run(bench: Bench, only: frozenset[str] = frozenset()) -> Duel:
                 rounds = sizes.latency_rounds if name == "round-trip" else sizes.rounds
                 for round_ in range(sizes.warm_up_rounds + rounds):
                     for server in servers if round_ % 2 == 0 else reversed(servers):
-                        measured = load(scenario(server, round_, sizes))
+                        with ExitStack() as alone:
+                            if name == "round-trip":  # a tail shows what the other is still busy with
+                                for other in servers:
+                                    if other is not server:
+                                        alone.enter_context(other.resting())
+                            measured = load(scenario(server, round_, sizes))
                         if round_ >= sizes.warm_up_rounds:
                             duel.runs.setdefault((name, server.name), []).append(measured)
                         _say(f"{name:>10} {server.name}: {measured.wall_s:6.2f} s, broker {measured.broker_cpu_s:6.2f} "

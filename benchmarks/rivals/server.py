@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +114,16 @@ class Server:
                 self._process.kill()
                 self._process.wait()
             self._process = None
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Stopped meanwhile, with all its threads: a compiler or a collector of garbage that is not done yet too."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9: nothing is flushed, closed or written down."""
