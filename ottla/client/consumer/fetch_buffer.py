@@ -94,13 +94,18 @@ class Fetched:
         """By a batch's place, which it is for the unpacking."""
 
     def unpack_ahead(self, helper: Helper) -> None:
-        """Have the batches decompressed before they are taken. Before anybody takes them."""
+        """Have the batches decompressed before they are taken. Before anybody takes them.
+
+        Where the first is not compressed the others are not looked at: few topics are mixed, and none needs the help.
+        """
         found: list[Batch] = []
         place = 0
         while self.size - place >= HEADER_SIZE:
             batch = Batch(self._data, place)
             if batch.size < HEADER_SIZE or batch.size > self.size - place or batch.magic != 2:
                 break  # the rest of a batch, or what is told when it is taken
+            if not place and not batch.is_compressed:
+                return
             if batch.is_compressed and batch.next_offset > self.position.offset:
                 self._indices[place] = len(found)
                 found.append(batch)

@@ -104,7 +104,7 @@ class Unpacking:
             if found is not None:
                 return found
             if is_due:
-                return _section(self._batches[index])  # it was given before
+                return self._batches[index].payload()  # it was given before
             with self._mutex:
                 # The next portion, even if the helper is at the batch itself, unless enough is ready without it.
                 has_room = self._is_ahead(index) or self._helper.ready_bytes < READY_BYTES_MAX
@@ -136,7 +136,7 @@ class Unpacking:
         for index in portion:
             found: bytes | Exception
             try:
-                found = _section(self._batches[index])
+                found = self._batches[index].payload()
             except Exception as error:  # noqa: BLE001  it is for whoever asks for the batch
                 found = error
             with self._mutex:
@@ -165,10 +165,6 @@ def _size(found: bytes | Exception | None) -> int:
     return 0 if found is None or isinstance(found, Exception) else len(found)
 
 
-def _section(batch: Batch) -> bytes:
-    return batch.payload()
-
-
 class AheadBatch(Batch):
     """A batch that somebody decompresses ahead of who asks for its records."""
 
@@ -180,7 +176,9 @@ class AheadBatch(Batch):
         self._index = index
 
     def payload(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-        """The records section, as the unpacking gives it."""
+        """The records section, as the unpacking gives it; with a bound of the caller's own it is made here."""
+        if bytes_max != DECOMPRESSED_BYTES_MAX:
+            return super().payload(bytes_max=bytes_max)
         return self.unpacking.section(self._index)
 
 

@@ -4,8 +4,9 @@ Importing this imports no Spark: names are looked up when they are first asked f
 type checkers and in `_LAZY`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.pipelines.streams import aggregates as aggregates
@@ -44,17 +45,5 @@ _HOME = {name: module for module, names in _LAZY.items() for name in names}
 
 __all__ = list(_HOME)  # and a type checker has the imports above
 
-
-def __getattr__(name: str) -> object:
-    if name == "aggregates":
-        return import_module("ottla.pipelines.streams.aggregates")
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"ottla.pipelines.streams.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _HOME)

@@ -57,9 +57,9 @@ def test_whoever_has_nothing_to_do_takes_the_next_batch(monkeypatch: pytest.Monk
     expected = sections(found)
     is_begun, may_go_on = threading.Event(), threading.Event()
     done_by: dict[int, str] = {}
-    plain = unpacking._section
+    plain = Batch.payload
 
-    def noted(batch: Batch) -> object:
+    def noted(batch: Batch) -> bytes:
         index = batch.base_offset
         done_by[index] = threading.current_thread().name
         if index == 0:
@@ -69,7 +69,7 @@ def test_whoever_has_nothing_to_do_takes_the_next_batch(monkeypatch: pytest.Monk
             may_go_on.set()
         return plain(batch)
 
-    monkeypatch.setattr(unpacking, "_section", noted)
+    monkeypatch.setattr(Batch, "payload", noted)
 
     def hire(work: Work) -> None:
         threading.Thread(target=work, name="helper", daemon=True).start()
