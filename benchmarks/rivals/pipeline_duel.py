@@ -44,7 +44,7 @@ class Sizes:
     """Records of 1 KiB."""
     written: int = 2_000_000
     """Records of 100 bytes; of 1 KiB as many as have the same bytes, for they lie in memory."""
-    lines: int = 200_000
+    lines: int = 1_000_000
     single: int = 20
     """Micro-batches of one record."""
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.golden import GOLDEN, golden_data_dir
+from tests.support.golden import unpack as unpack_archive
 from tests.support.kafka import run_java_raw
 
 ARCHIVE = GOLDEN / "dump-log.tar.xz"
@@ -96,8 +97,7 @@ def unpack(directory: Path) -> dict[str, Output]:
     """Lay out the files in `directory`; what the real tool printed, by the names of the cases."""
     golden_data_dir(directory / "golden")
     outputs: dict[str, Output] = {}
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(directory, filter="data")
+    unpack_archive(ARCHIVE, directory)
     for case in CASES:
         kept = [directory / "expected" / f"{case.name}.{stream}" for stream in ("out", "err")]
         outputs[case.name] = Output(*(path.read_bytes().decode() for path in kept))

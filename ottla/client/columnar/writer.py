@@ -96,6 +96,12 @@ class ArrowRows:
         return memoryview(chosen.buffers()[1])[4 * chosen.offset : 4 * (chosen.offset + self._count)]
 
 
+def times_ms(batch: pa.RecordBatch, now_ms: int) -> list[int]:
+    """Each row's time as it is sent: milliseconds since 1970, `now_ms` where the row does not say it."""
+    times = _timestamps(batch, now_ms)
+    return [times] * batch.num_rows if isinstance(times, int) else memoryview(times).cast("B").cast("q").tolist()
+
+
 def by_topic(batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
     """The rows of each topic that the column `topic` names, in their order; a row without a topic is a `ValueError`."""
     index = batch.schema.get_field_index("topic")

@@ -19,7 +19,7 @@ from ottla.client.network import Deadline
 from ottla.errors import UnsupportedVersion
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink.link import Link
-from ottla.pipelines.sink.reading import Line, lines, own_batches
+from ottla.pipelines.sink.reading import Line, keeps_timestamps, lines, own_batches
 from ottla.pipelines.sink.transaction import Transaction
 from ottla.types import TopicPartition
 
@@ -38,9 +38,13 @@ class Earlier:
     next_sequence: int
     left: Counter[Line]
     """Those that no row of this attempt has been matched with yet."""
+    has_timestamps: bool = False
+    """Whether rows say times, and the topic has kept them."""
 
     def has(self, line: Line) -> bool:
         """Whether this row is written already; every record that was found stands for one row."""
+        if not self.has_timestamps:
+            line = _without_time(line)
         if self.left[line] <= 0:
             return False
         self.left[line] -= 1
@@ -64,7 +68,7 @@ class _Found:
 
 
 async def find_earlier(
-    link: Link, transaction: Transaction, partitions: Iterable[TopicPartition]
+    link: Link, transaction: Transaction, partitions: Iterable[TopicPartition], *, has_timestamps: bool = False
 ) -> dict[TopicPartition, Earlier]:
     """What is there of the transaction in these partitions, once nobody writes there any more."""
     wanted = list(partitions)
@@ -73,15 +77,23 @@ async def find_earlier(
     for partition, one in found.items():
         left: Counter[Line] = Counter()
         expected = 0
+        is_timed = has_timestamps
         read = own_batches(link, transaction, partition, offset=one.start_offset, last_sequence=one.last_sequence)
         async for batch in read:
             assert batch.base_sequence == expected, f"{partition}: sequences {expected}, then {batch.base_sequence}"
-            left.update(lines(batch))
+            left.update(lines(batch, has_timestamps=has_timestamps))
+            is_timed = is_timed and keeps_timestamps(batch)
             expected = batch.last_sequence + 1
-        earlier[partition] = Earlier(partition, expected, left)
+        if not is_timed:
+            left = Counter(map(_without_time, left.elements()))
+        earlier[partition] = Earlier(partition, expected, left, is_timed)
         log.info("[Sink %s] Going on in %s after %d record(s) of an earlier attempt", transaction.transactional_id,
                  partition, expected)  # fmt: skip
     return earlier
+
+
+def _without_time(line: Line) -> Line:
+    return (*line[:-1], None)
 
 
 async def _settled(

@@ -46,6 +46,8 @@ class Plan:
 
     transaction: Transaction
     committed: tuple[Committed, ...]
+    begun_ms: int
+    """The time of rows that should say theirs and do not: one for all attempts, whose rows are the same."""
 
     def is_written(self, task: Task) -> bool:
         """Whether the batch was committed before, by a driver that could not tell any more."""
@@ -94,7 +96,8 @@ def plan(options: SinkOptions) -> Plan:
 async def _plan(link: Link, transactional_id: str, timeout_ms: int) -> Plan:
     transaction = await begin(link, transactional_id, timeout_ms)
     # In this order: the end of an earlier transaction is part of beginning one, and with it its offset is final.
-    return Plan(transaction, tuple(await last_committed(link, transactional_id)))
+    committed = tuple(await last_committed(link, transactional_id))
+    return Plan(transaction, committed, link.world.clock.now_ms())
 
 
 # Writing
@@ -109,13 +112,13 @@ def write(
             pass
         return Written(planned.transaction, query_id=task.query_id, is_skipped=True)
     try:
-        return _TaskWriter(link_to(options), shape, planned.transaction, task).write(handed)
+        return _TaskWriter(link_to(options), shape, planned, task).write(handed)
     except KafkaError as error:
         raise PipelineError(f"the rows of task {task.index} were not written: {reason(error)}") from error
 
 
 def stamp_ms(now_ms: int, attempt_id: int) -> int:
-    """The timestamp of all records of an attempt: the present, up to an eighth of a second ago.
+    """The timestamp of all records of an attempt whose rows say none: the present, up to an eighth of a second ago.
 
     No two attempts of a task share it: those that begin within the same 64 ms have other numbers.
     """
@@ -125,13 +128,14 @@ def stamp_ms(now_ms: int, attempt_id: int) -> int:
 class _TaskWriter:
     """One attempt: rows to batches with sequence numbers."""
 
-    def __init__(self, link: Link, shape: RowShape, transaction: Transaction, task: Task) -> None:
+    def __init__(self, link: Link, shape: RowShape, planned: Plan, task: Task) -> None:
         self._link = link
         self._shape = shape
-        self._transaction = transaction
+        self._transaction = planned.transaction
         self._task = task
-        self._stamp_ms = stamp_ms(link.world.clock.now_ms(), task.attempt_id)
-        self._sender = Sender(link, transaction, self._stamp_ms)
+        stamp = None if shape.has_timestamps else stamp_ms(link.world.clock.now_ms(), task.attempt_id)
+        self._sender = Sender(link, self._transaction, stamp)
+        self._now_ms = planned.begun_ms if stamp is None else stamp
         self._next: dict[TopicPartition, int] = {}
         """The next sequence number of each partition, which is the count of its records too."""
         self._earlier: dict[TopicPartition, Earlier] = {}
@@ -163,7 +167,7 @@ class _TaskWriter:
         try:
             if self._task.attempt > 0:
                 batch = self._without_written(topic, batch, partition_count, keyless)
-            rows = ArrowRows(batch, now_ms=self._stamp_ms)
+            rows = ArrowRows(batch, now_ms=self._now_ms)
             sections = list(rows.sections(partition_count, size_max=self._section_max, keyless=keyless))
         except ValueError as error:
             raise PipelineError(f"rows for {topic} cannot be written: {error}") from None
@@ -214,7 +218,9 @@ class _TaskWriter:
         chosen = [TopicPartition(topic, index) for index in buffer]
         new = [partition for partition in dict.fromkeys(chosen) if partition not in self._next]
         if new:
-            found = self._link.run(find_earlier(self._link, self._transaction, new))
+            found = self._link.run(
+                find_earlier(self._link, self._transaction, new, has_timestamps=self._shape.has_timestamps)
+            )
             self._earlier.update(found)
             for partition in new:
                 self._next[partition] = found[partition].next_sequence if partition in found else 0
@@ -222,7 +228,7 @@ class _TaskWriter:
             return batch
         keeps = [
             partition not in self._earlier or not self._earlier[partition].has(line)
-            for partition, line in zip(chosen, _lines(batch), strict=True)
+            for partition, line in zip(chosen, _lines(batch, self._now_ms), strict=True)
         ]
         index = batch.schema.get_field_index("partition")
         settled = batch if index < 0 else batch.remove_column(index)
@@ -230,9 +236,11 @@ class _TaskWriter:
         return settled.filter(pa.array(keeps, pa.bool_()))
 
 
-def _lines(batch: pa.RecordBatch) -> Iterator[Line]:
+def _lines(batch: pa.RecordBatch, now_ms: int) -> Iterator[Line]:
     """The rows as they would be read back."""
     import pyarrow as pa
+
+    from ottla.client.columnar.writer import times_ms
 
     def column(name: str) -> list[bytes | None]:
         index = batch.schema.get_field_index(name)
@@ -240,8 +248,9 @@ def _lines(batch: pa.RecordBatch) -> Iterator[Line]:
 
     index = batch.schema.get_field_index("headers")
     headers = [None] * batch.num_rows if index < 0 else batch.column(index).to_pylist()
-    for key, value, pairs in zip(column("key"), column("value"), headers, strict=True):
-        yield key, value, tuple(tuple(pair.values()) for pair in pairs or ())
+    times = times_ms(batch, now_ms)
+    for key, value, pairs, time_ms in zip(column("key"), column("value"), headers, times, strict=True):
+        yield key, value, tuple(tuple(pair.values()) for pair in pairs or ()), time_ms
 
 
 # Ending

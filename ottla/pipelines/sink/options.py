@@ -52,6 +52,8 @@ class SinkOptions:
     """What the transactions are named after; None where the delivery is at-least-once, or where each batch job has a
     name of its own."""
     transaction_timeout_ms: int
+    includes_timestamp: bool
+    """Whether the column `timestamp` is the records' time; else that is the time of writing, as with Spark's sink."""
 
     def config(self) -> ProducerConfig:
         """The producer's settings, checked."""
@@ -74,6 +76,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions
         delivery=delivery,
         transactional_id=transactional_id if delivery is Delivery.EXACTLY_ONCE else None,
         transaction_timeout_ms=_timeout_ms(options),
+        includes_timestamp=_flag(options, "includeTimestamp"),
     )
     read.config()
     return read
@@ -116,6 +119,13 @@ def _timeout_ms(options: Mapping[str, str]) -> int:
     if timeout_ms <= 0:
         raise PipelineError(f"the option transactionTimeoutMs is a number of milliseconds above 0, and not {text!r}")
     return timeout_ms
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name.lower(), "false").strip().lower()
+    if text not in ("true", "false"):
+        raise PipelineError(f"the option {name} is true or false, and not {text!r}")
+    return text == "true"
 
 
 def _of_checkpoint(options: Mapping[str, str]) -> str:

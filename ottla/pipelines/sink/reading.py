@@ -13,7 +13,7 @@ from ottla.client.network import Build
 from ottla.errors import KafkaError, RequestTimedOut, error_class
 from ottla.pipelines.sink.link import Link
 from ottla.pipelines.sink.transaction import Transaction
-from ottla.records import Batch, batches
+from ottla.records import Batch, TimestampType, batches
 from ottla.types import ZERO_UUID, TopicPartition
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -22,8 +22,8 @@ TOPIC_ID_VERSION = 13
 FETCH_BYTES = 4 * 1024 * 1024
 WAIT_MS = 100
 
-Line = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-"""What makes two records the same: key, value and headers."""
+Line = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int | None]
+"""What makes two records the same: key, value and headers, and the time where the rows say it."""
 
 
 async def own_batches(
@@ -50,12 +50,22 @@ async def own_batches(
             raise RequestTimedOut(f"{partition} has not shown the records up to sequence {last_sequence}")
 
 
-def lines(batch: Batch) -> list[Line]:
-    """The records of a batch."""
+def lines(batch: Batch, *, has_timestamps: bool) -> list[Line]:
+    """The records of a batch, with their times if these are the rows' own."""
     return [
-        (_bytes(key), _bytes(value), tuple((name, _bytes(content)) for name, content in headers))
-        for _, _, key, value, headers in batch.rows()
+        (
+            _bytes(key),
+            _bytes(value),
+            tuple((name, _bytes(content)) for name, content in headers),
+            time_ms if has_timestamps else None,
+        )
+        for _, time_ms, key, value, headers in batch.rows()
     ]
+
+
+def keeps_timestamps(batch: Batch) -> bool:
+    """Whether the records have the times that they were sent with, and not the log's."""
+    return batch.timestamp_type is TimestampType.CREATE_TIME
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -1,8 +1,10 @@
 """The rows of a frame as records to be: which columns they are made of, and of which types these must be.
 
 The columns are those of Spark's own connector: `value`, and where they are there `key`, `headers`, `topic` and
-`partition`; others are left out. Promises: a frame that cannot be written is refused when the writer is made, in one
-line that names the column. `RowShape` needs neither Spark nor Arrow to be made; `batches` needs Arrow.
+`partition`; others are left out. With the option `includeTimestamp` there is `timestamp` too: Spark's connector has no
+such thing, and passes over a column of that name, which every frame has that was read from a topic. Promises: a frame
+that cannot be written is refused when the writer is made, in one line that names the column. `RowShape` needs neither
+Spark nor Arrow to be made; `batches` needs Arrow.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TEXT_OR_BYTES = ("string", "binary")
+TIMESTAMP = "timestamp"
 HEADERS = "array<struct<key:string,value:binary>>"
 KINDS = {
     "value": TEXT_OR_BYTES,
@@ -24,6 +27,7 @@ KINDS = {
     "headers": (HEADERS,),
     "topic": ("string",),
     "partition": ("int",),
+    TIMESTAMP: ("timestamp", "bigint"),
 }
 """The columns, and Spark's names of the types that each may have."""
 GATHERED_BYTES = 1024 * 1024
@@ -41,6 +45,11 @@ class RowShape:
     topic: str | None
     """The topic of all rows; None where the column says it."""
 
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether rows say their record's time, or null for that of writing; a number is milliseconds since 1970."""
+        return TIMESTAMP in self.names
+
     def batches(self, handed: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         """What Spark hands over, gathered and by topic, with columns that `ArrowRows` takes."""
         from ottla.client.columnar.writer import by_topic
@@ -56,12 +65,12 @@ class RowShape:
             yield from by_topic(taken)
 
 
-def row_shape(schema: Any, topic: str | None) -> RowShape:
+def row_shape(schema: Any, topic: str | None, *, includes_timestamp: bool = False) -> RowShape:
     """The shape of a frame with this Spark schema; `PipelineError` when its rows cannot be records."""
     found: dict[str, str] = {}
     for field in schema.fields:
         name = field.name.lower()
-        if name not in KINDS:
+        if name not in KINDS or (name == TIMESTAMP and not includes_timestamp):
             continue
         if name in found:
             raise PipelineError(f"the column {name} is there twice: {found[name]} and {field.name}")
@@ -71,6 +80,8 @@ def row_shape(schema: Any, topic: str | None) -> RowShape:
         found[name] = field.name
     if "value" not in found:
         raise PipelineError("the column value is missing: a record needs one, string or binary")
+    if includes_timestamp and TIMESTAMP not in found:
+        raise PipelineError("the column timestamp is missing, and the option includeTimestamp is true")
     if topic is None and "topic" not in found:
         raise PipelineError("no topic: set the option topic, or give the frame a column topic")
     if topic is not None:

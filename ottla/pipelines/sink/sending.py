@@ -9,7 +9,8 @@ How a foreign batch is told. A broker that finds the same sequence numbers among
 the new one for a repetition, answers with success, and drops it. But its answer then has the timestamp of the batch
 that it kept (`log_append_time_ms`), where an answer about a new batch has -1. All records of an attempt of a task have
 one timestamp, its stamp, which no other attempt shares: an answer with the own stamp is about an own batch that was
-sent twice, and any other makes the sender read the batch back and compare. Where the topic stamps the records itself
+sent twice, and any other makes the sender read the batch back and compare. Where the rows say their records' times
+(`includeTimestamp`) there is no stamp, and every repetition is read back. Where the topic stamps the records itself
 (`message.timestamp.type=LogAppendTime`) every answer has a time, and so every batch is read back.
 """
 
@@ -38,7 +39,7 @@ from ottla.errors import (
 )
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink.link import Link
-from ottla.pipelines.sink.reading import lines, own_batches
+from ottla.pipelines.sink.reading import keeps_timestamps, lines, own_batches
 from ottla.pipelines.sink.transaction import Transaction, reason
 from ottla.records import Batch, batches, build_batch
 from ottla.types import ZERO_UUID, TopicPartition
@@ -109,7 +110,8 @@ class _Queue:
 class Sender:
     """The batches of one task. All of it runs on the link's thread."""
 
-    def __init__(self, link: Link, transaction: Transaction, stamp_ms: int) -> None:
+    def __init__(self, link: Link, transaction: Transaction, stamp_ms: int | None) -> None:
+        """`stamp_ms` is the time that all records of this attempt have; None where they have times of their own."""
         self._link = link
         self._transaction = transaction
         self._stamp_ms = stamp_ms
@@ -329,7 +331,9 @@ class Sender:
             found = await anext(read)
             await read.aclose()
             (sent,) = batches(one.data)
-            if found.base_sequence == one.base_sequence and lines(found) == lines(sent):
+            has_timestamps = self._stamp_ms is None and keeps_timestamps(found)
+            same = lines(found, has_timestamps=has_timestamps) == lines(sent, has_timestamps=has_timestamps)
+            if same and found.base_sequence == one.base_sequence:
                 self._done(one)
             else:
                 self._fail(Conflict(one.partition, "other records have this task's sequence numbers"))

@@ -90,13 +90,13 @@ def writer(options: Mapping[str, str], schema: StructType) -> BatchWriter:
     read = read_options(options, is_streaming=False)
     if read.delivery is Delivery.EXACTLY_ONCE and read.transactional_id is None:
         read = replace(read, transactional_id=f"ottla-batch-{uuid4()}")
-    return BatchWriter(read, row_shape(schema, read.topic))
+    return BatchWriter(read, row_shape(schema, read.topic, includes_timestamp=read.includes_timestamp))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
     """The writer of one micro-batch, for a frame of this schema."""
     read = read_options(options, is_streaming=True)
-    return StreamWriter(read, row_shape(schema, read.topic))
+    return StreamWriter(read, row_shape(schema, read.topic, includes_timestamp=read.includes_timestamp))
 
 
 def current_task() -> Task:

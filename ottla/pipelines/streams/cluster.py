@@ -91,7 +91,7 @@ class ClusterTopics:
         rows = self._placed(compiled)
         writer = rows.writeStream.queryName(transactional_id).option("checkpointLocation", checkpoint)
         writer = writer.trigger(availableNow=True) if interval is None else writer.trigger(processingTime=interval)
-        options = {**self._kafka, **self._sink}
+        options = {**self._kafka, **self._sink, "includeTimestamp": "true"}
         if not compiled.updates:
             return writer.format("ottla").options(**options, transactionalId=transactional_id).start()
         from ottla.pipelines.sink.options import query_name

@@ -52,12 +52,13 @@ class OutputRecord(NamedTuple):
     value: Any
 
 
-class RecordWithHeaders(NamedTuple):
-    """A record read from an output topic, with its headers."""
+class FullRecord(NamedTuple):
+    """A record read from an output topic, with all that it has."""
 
     key: Any
     value: Any
     headers: Headers
+    timestamp_ms: int
 
 
 class Windowed(NamedTuple):
@@ -76,7 +77,7 @@ class TopologyTestDriver:
         self._spark = spark
         self._partitions = partitions
         self.now_ms = now_ms
-        """The time that records get which are piped in without one, and those that the topology writes."""
+        """The time that records get which are piped in without one."""
         self._home = Path(tempfile.mkdtemp(prefix="ottla-topology-"))
         self._topics = _DirectoryTopics(spark, self._home / "topics")
         self._ends: dict[tuple[str, int], itertools.count[int]] = {}
@@ -134,7 +135,7 @@ class TopologyTestDriver:
         return [(record.key, record.value) for record in self.take_records(topic)]
 
     def take_records(self, topic: str) -> list[_Piped]:
-        """As `take`, with headers."""
+        """As `take`, with times and headers."""
         self.process()
         return self._written.pop(topic, [])
 
@@ -158,7 +159,8 @@ class TopologyTestDriver:
             for row in batch.collect():
                 given = row.headers if "headers" in batch.columns else None
                 headers = tuple((one.key, _bytes(one.value)) for one in given or ())
-                rows.setdefault(row.topic, []).append(_Piped(_bytes(row.key), _bytes(row.value), self.now_ms, headers))
+                time_ms = self.now_ms if row.timestamp is None else row.timestamp
+                rows.setdefault(row.topic, []).append(_Piped(_bytes(row.key), _bytes(row.value), time_ms, headers))
             for topic, records in rows.items():
                 self._written.setdefault(topic, []).extend(records)
                 self._append(topic, records)
@@ -215,10 +217,12 @@ class TestOutputTopic:
         """What came since the last reading, in order."""
         return [OutputRecord(self._decoded(key), self._shown(value)) for key, value in self._driver.take(self._name)]
 
-    def read_with_headers(self) -> list[RecordWithHeaders]:
-        """As `read_records`, with the headers."""
-        records = self._driver.take_records(self._name)
-        return [RecordWithHeaders(self._decoded(one.key), self._shown(one.value), one.headers) for one in records]
+    def read_full_records(self) -> list[FullRecord]:
+        """As `read_records`, with headers and times."""
+        return [
+            FullRecord(self._decoded(one.key), self._shown(one.value), one.headers, one.timestamp_ms)
+            for one in self._driver.take_records(self._name)
+        ]
 
     def read_values(self) -> list[Any]:
         """The values of what came."""

@@ -308,5 +308,8 @@ def _remembered(spark: SparkSession, checkpoint: str) -> dict[str, Any] | None:
 
 
 def _remember(spark: SparkSession, checkpoint: str, facts: Mapping[str, Any]) -> None:
-    rows = spark.createDataFrame([(json.dumps(facts),)], "value STRING").coalesce(1)
+    from pyspark.sql import functions as F
+
+    # Of a literal: a DataFrame made of Python's rows would start a Python worker for one of them.
+    rows = spark.range(1, numPartitions=1).select(F.lit(json.dumps(facts)).alias("value"))
     rows.write.mode("overwrite").text(f"{checkpoint}/topology")

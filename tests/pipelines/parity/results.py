@@ -1,4 +1,4 @@
-"""What a side of the parity tests has written: tables by their last values, streams record by record."""
+"""What a side of the parity tests has written: tables by their last values, streams record by record; with times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from tests.pipelines.parity.topologies import JOINS
 from tests.support.survey import read_to_end
 
 THEIRS, OURS = "theirs", "ours"
-Record = tuple[str, str | None]
+Value = tuple[str | None, int | None]
+"""A value and its record's time."""
+Record = tuple[str, Value]
+TIME_BY_CHANCE = ("orders-inner", "orders-left")
+"""A foreign-key join's rows: which of several answers with the same content Kafka Streams takes last hangs on chance,
+and the row's time with it."""
 
 
 @dataclass(frozen=True)
@@ -23,29 +28,33 @@ class Results:
     bootstrap: str
     side: str
 
-    def table(self, name: str) -> dict[str, str]:
+    def table(self, name: str) -> dict[str, Value]:
         """The last value of each key that has one."""
         rows = dict(self._records(name))
-        return {key: value for key, value in rows.items() if value is not None}
+        return {key: (value, at) for key, (value, at) in rows.items() if value is not None}
 
     def stream(self, name: str) -> Counter[Record]:
         """Every record, however they are mixed."""
         return Counter(self._records(name))
 
-    def of(self, name: str) -> dict[str, str] | Counter[Record]:
+    def of(self, name: str) -> dict[str, Value] | Counter[Record]:
         return self.stream(name) if name.endswith("-final") or name in JOINS else self.table(name)
 
     def _records(self, name: str) -> list[Record]:
         places = [TopicPartition(f"{self.side}-{name}", number) for number in range(len(CASES))]
         found = read_to_end(self.bootstrap, places, "read_committed")
         return [
-            (base64.b64decode(key).decode(), None if value is None else base64.b64decode(value).decode())
+            (_text(key) or "", (_text(value), None if name in TIME_BY_CHANCE else at))
             for rows in found.values()
-            for _, _, _, key, value, _ in rows
+            for _, _, at, key, value, _ in rows
         ]
 
 
-def difference(wanted: dict[str, str] | Counter[Record], found: dict[str, str] | Counter[Record]) -> str:
+def _text(encoded: str | None) -> str | None:
+    return None if encoded is None else base64.b64decode(encoded).decode()
+
+
+def difference(wanted: dict[str, Value] | Counter[Record], found: dict[str, Value] | Counter[Record]) -> str:
     """How many entries are only on one side, and the first of them."""
     missing = [item for item in wanted.items() if item not in found.items()]
     extra = [item for item in found.items() if item not in wanted.items()]

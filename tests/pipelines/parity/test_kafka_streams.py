@@ -1,7 +1,7 @@
 """Kafka Streams 4.3.1 and `ottla.pipelines.streams` on the same input topics of an Ottla broker: equal results.
 
 Input is in order, a little, half, or all of it out of order (`inputs`). A table's result is the last value of each key;
-a stream's, and that of a window which is emitted once, is every record.
+a stream's, and that of a window which is emitted once, is every record. Times are compared as well.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from ottla.pipelines.streams.tasks.sliding import SlidingAggregate
 from ottla.pipelines.streams.tasks.task import FINAL, RESULT, Operator, Output, run
 from ottla.pipelines.streams.tasks.windowing import WindowAggregate
 from tests.pipelines.parity.inputs import CASES, GRACE_MS, Case
-from tests.pipelines.parity.results import Record, Results, difference
+from tests.pipelines.parity.results import Record, Results, Value, difference
 from tests.pipelines.parity.topologies import SLIDING_GRACE_MS
 
 pytestmark = pytest.mark.java
@@ -86,17 +86,17 @@ def field(text: str | None, name: str) -> str | None:
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows_have_the_rows_that_kafka_streams_gives_them(theirs: Results, name: str) -> None:
-    changes: dict[str, str] = {}
+    changes: dict[str, Value] = {}
     finals: Counter[Record] = Counter()
     for case in CASES:
         for output in outputs(WINDOWS[name], case, "left", counts=True):
             key, value = f"{field(output.key, 'key')}@{output.start}-{output.end}", field(output.value, "value")
             if output.kind == FINAL:
-                finals[key, value] += 1
+                finals[key, (value, output.timestamp)] += 1
             elif output.kind == RESULT and value is None:
                 changes.pop(key, None)
             elif output.kind == RESULT and value is not None:
-                changes[key] = value
+                changes[key] = value, output.timestamp
     assert changes == theirs.table(name), difference(theirs.table(name), changes)
     wanted = theirs.stream(f"{name}-final")
     assert finals == wanted, difference(wanted, finals)
@@ -109,6 +109,6 @@ def test_joins_have_the_records_that_kafka_streams_gives_them(theirs: Results, n
     for case in CASES:
         for output in outputs(operator, case, "near-left", right, counts=False):
             pair = f"{field(output.value, 'value') or 'null'}+{field(output.other, 'value') or 'null'}"
-            found[field(output.key, "key") or "", pair] += 1
+            found[field(output.key, "key") or "", (pair, output.timestamp)] += 1
     wanted = theirs.stream(name)
     assert found == wanted, difference(wanted, found)

@@ -1,6 +1,7 @@
 """A Spark driver in a process of its own, to be killed: runs queries that it is told on its standard input.
 
-Each line is a JSON object with the query's `source`, `target`, `address`, `checkpoint` and what it is to do besides;
+Each line is a JSON object with the query's `source`, `target`, `address`, `checkpoint`, whether the records keep their
+times, and what it is to do besides;
 the answer is a line: `done`, or `failed` with the reason. Tasks are tried four times (`local[2,4]`). `Driver` is the
 handle that a test has.
 """
@@ -110,13 +111,14 @@ def run(spark: SparkSession, query: dict[str, Any]) -> None:
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", query["per_trigger"])
         .load()
-        .select("key", "value")
+        .select("key", "value", "timestamp")
     )
     writer = write_stream(frame, query["target"], bootstrap_servers=query["address"])
     if query.get("trips"):
         writer = tripping(frame, query)
     running = (
         writer.option("checkpointLocation", query["checkpoint"])
+        .option("includeTimestamp", query["keeps_times"])
         .option("transactionTimeoutMs", "60000")
         .trigger(availableNow=True)
         .start()

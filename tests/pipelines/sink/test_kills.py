@@ -48,9 +48,17 @@ pytestmark = pytest.mark.timeout(600)  # a driver may have to be started twice, 
 IS_SOAK = bool(os.environ.get("OTTLA_SOAK"))
 ROW_COUNT = 2000
 ROWS_PER_BATCH = 1000
+BEGIN_MS = int(time.time() * 1000) - 3_600_000
+"""The time of the first row: not that of writing, and not so long ago that the log would be rid of it."""
 VALUE_SIZE = 4096
 """Large enough for several requests a task, and for half of a task's rows to be sent before the other half is there."""
-SPECULATES = {"speculating": True, "plain": False} if IS_SOAK else {"speculating": True}
+KINDS = {
+    "speculating": (True, False),
+    "own times": (False, True),
+    "plain": (False, False),
+    "speculating, own times": (True, True),
+}
+"""Whether slow tasks are run a second time beside the first, and whether records have the times of their rows."""
 TRIES_MAX = 12
 LOOK_S = 0.0005
 
@@ -202,18 +210,20 @@ def site(request: pytest.FixtureRequest) -> Site:
     return found
 
 
-@pytest.fixture(scope="module", params=SPECULATES.values(), ids=list(SPECULATES))
+@pytest.fixture(scope="module", params=list(KINDS) if IS_SOAK else list(KINDS)[:2])
 def drivers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
-    with Drivers(tmp_path_factory.mktemp("driver") / "driver.log", speculates=request.param) as kept:
+    speculates, keeps_times = KINDS[request.param]
+    log = tmp_path_factory.mktemp("driver") / "driver.log"
+    with Drivers(log, speculates=speculates, keeps_times=keeps_times) as kept:
         yield kept
 
 
 class Drivers:
     """A driver that lives from test to test, and is replaced when it has been killed."""
 
-    def __init__(self, log: Path, *, speculates: bool) -> None:
+    def __init__(self, log: Path, *, speculates: bool, keeps_times: bool) -> None:
         self.speculates = speculates
-        """Whether slow tasks are run a second time beside the first."""
+        self.keeps_times = keeps_times
         self._log = log
         self._driver: Driver | None = None
 
@@ -279,6 +289,7 @@ class Copy:
             "target": self.target,
             "checkpoint": str(self.checkpoint),
             "per_trigger": ROWS_PER_BATCH,
+            "keeps_times": drivers.keeps_times,
             "trips": trips,
         }
         with Admin(bootstrap_servers=site.address) as admin:
@@ -288,6 +299,7 @@ class Copy:
             {
                 "key": pa.array([f"k{number % 50}".encode() for number in range(ROW_COUNT)]),
                 "value": pa.array([f"{number}-{padding}".encode() for number in range(ROW_COUNT)]),
+                "timestamp": pa.array([BEGIN_MS + number // 3 for number in range(ROW_COUNT)]),
             }
         )
         with Producer(bootstrap_servers=site.address) as producer:
@@ -324,12 +336,14 @@ class Copy:
         self.site.settle()
 
     def check(self) -> None:
-        """The output has every record of the input once, each key's in their order and in one partition, and no
-        transaction is left open."""
+        """The output has every record of the input once, each key's in their order and in one partition, of its own
+        time where it is to keep it, and no transaction is left open."""
         source = numbers(self.address, self.source)
         target = numbers(self.address, self.target)
         assert Counter(number for _, _, number in target) == Counter(range(ROW_COUNT)), self.answers
         assert by_key(target) == by_key(source)
+        if self.drivers.keeps_times:
+            assert times(self.address, self.target) == times(self.address, self.source)
         assert all(len({place for place, one, _ in target if one == key}) == 1 for key in by_key(target))
         places = {TopicPartition(self.target, place): OffsetSpec.latest() for place in range(2)}
         with Admin(bootstrap_servers=self.address) as admin:
@@ -342,6 +356,13 @@ def numbers(address: str, topic: str) -> list[tuple[int, bytes, int]]:
     table = read_topic(address, topic, isolation_level="read_committed")
     columns = (table.column(name).to_pylist() for name in ("partition", "key", "value"))
     return [(place, key, int(value.partition(b"-")[0])) for place, key, value in zip(*columns, strict=True)]
+
+
+def times(address: str, topic: str) -> dict[bytes, int]:
+    """When each record of a topic was, by its value."""
+    table = read_topic(address, topic, isolation_level="read_committed")
+    moments = table.column("timestamp").cast("int64").to_pylist()
+    return dict(zip(table.column("value").to_pylist(), moments, strict=True))
 
 
 def by_key(records: list[tuple[int, bytes, int]]) -> dict[bytes, list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,27 @@ def test_a_batch_job_writes_keys_values_headers_topics_and_partitions(spark: Spa
         consumer.assign([(first, 2)])
         record = next(iter(consumer.poll(10)))
         assert list(record.headers) == [("a", b"1"), ("b", None)]
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_records_have_the_times_of_their_rows_where_that_is_asked_for(
+    spark: SparkSession, cluster: Cluster, delivery: str
+) -> None:
+    topic = new_topic("times")
+    cluster.create_topic(topic)
+    begun = datetime.now(UTC)
+    wanted = {str(number).encode(): begun - timedelta(hours=number + 1) for number in range(10)}
+    given = [(value, None if value == b"3" else moment) for value, moment in wanted.items()]
+    frame = spark.createDataFrame(given, "value binary, timestamp timestamp").coalesce(1)
+    save(frame, options(cluster, topic, includeTimestamp="true", delivery=delivery))
+    found = {row["value"]: row["timestamp"] for row in committed(cluster, topic)}
+    assert found.keys() == wanted.keys()
+    for value, moment in found.items():
+        if value == b"3":
+            assert abs(moment - begun) < timedelta(minutes=5)
+        else:
+            expected = wanted[value]
+            assert moment == expected.replace(microsecond=expected.microsecond // 1000 * 1000)
 
 
 def test_a_batch_job_may_be_one_transaction(spark: SparkSession, cluster: Cluster) -> None:

@@ -5,8 +5,9 @@ read_committed reader sees of it. Brokers of both transaction versions; under OT
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -87,10 +88,12 @@ class Query:
         fails_after: int | None = None,
         handed: int = 4,
         before: Callable[[int], None] | None = None,
+        times: Mapping[str, int | None] | None = None,
     ) -> Written:
         """Rows are partition, key and value, handed over in batches of `handed`; it may fail after some of these.
 
-        `before` is called with the number of each before it is handed over.
+        `before` is called with the number of each before it is handed over. `times` are the records' by their values,
+        if rows are to say them.
         """
         schema = pa.schema([("partition", pa.int32()), ("key", pa.string()), ("value", pa.string())])
 
@@ -102,9 +105,13 @@ class Query:
                     before(turn)
                 columns = zip(*rows[start : start + handed], strict=True)
                 arrays = [pa.array(column, kind.type) for column, kind in zip(columns, schema, strict=True)]
-                yield pa.record_batch(arrays, schema=schema)
+                batch = pa.record_batch(arrays, schema=schema)
+                if times is not None:
+                    said = [times[value] for _, _, value in rows[start : start + handed] if value is not None]
+                    batch = batch.append_column("timestamp", pa.array(said, pa.int64()))
+                yield batch
 
-        names = ("partition", "key", "value")
+        names = ("partition", "key", "value", *(() if times is None else ("timestamp",)))
         task = Task(index, attempt, next(self._attempt_ids), batch_id, self.query_id)
         return exactly_once.write(self.options, RowShape(names, names, self.topic), plan, task, batches())
 
@@ -115,6 +122,11 @@ class Query:
         """What a read_committed reader sees, once no transaction is open."""
         table = read_topic(self.address, self.topic, isolation_level="read_committed")
         return [value.decode() for value in table.column("value").to_pylist()]
+
+    def times(self) -> dict[str, int]:
+        """When each record was, by its value."""
+        table = read_topic(self.address, self.topic, isolation_level="read_committed")
+        return dict(zip(self.values(), table.column("timestamp").cast("int64").to_pylist(), strict=True))
 
     def last_batch(self) -> list[tuple[str, int]]:
         with Admin(bootstrap_servers=self.address) as admin:
@@ -128,6 +140,7 @@ def rows(partition: int | None, *values: str) -> list[tuple[int | None, str | No
 
 
 LETTERS = [f"{letter}{number}" for number in range(3) for letter in "abcdefgh"]
+TIMES = {letter: int(time.time() * 1000) - 3_600_000 + 7 * (number % 5) for number, letter in enumerate(LETTERS)}
 
 
 @pytest.fixture(autouse=True)
@@ -244,8 +257,9 @@ def test_an_attempt_that_wakes_up_after_another_took_over_is_refused(address: st
     assert query.values() == LETTERS
 
 
+@pytest.mark.parametrize("times", [None, TIMES], ids=["stamped", "own times"])
 def test_two_attempts_that_send_the_very_same_batches_both_succeed(
-    address: str, monkeypatch: pytest.MonkeyPatch
+    address: str, monkeypatch: pytest.MonkeyPatch, times: dict[str, int] | None
 ) -> None:
     """The broker keeps each batch once, and what it kept is what either of them sent."""
     monkeypatch.setattr(earlier, "QUIET_MS", 500)
@@ -255,12 +269,60 @@ def test_two_attempts_that_send_the_very_same_batches_both_succeed(
 
     def sleep(turn: int) -> None:
         if turn == 4:
-            second.append(query.write(plan, rows(1, *LETTERS), attempt=1))
+            second.append(query.write(plan, rows(1, *LETTERS), attempt=1, times=times))
 
-    first = query.write(plan, rows(1, *LETTERS), before=sleep)
+    first = query.write(plan, rows(1, *LETTERS), before=sleep, times=times)
     assert first.counts == second[0].counts
     query.commit([first])
     assert query.values() == LETTERS
+    assert times is None or query.times() == times
+
+
+def test_records_have_the_times_of_their_rows_through_retried_tasks(address: str) -> None:
+    """Rows that say none have that of the micro-batch, whichever attempt writes them."""
+    query = Query(address)
+    plan = query.plan()
+    times: dict[str, int | None] = {**TIMES, LETTERS[0]: None, LETTERS[-1]: None}
+    with pytest.raises(RuntimeError, match="fails here"):
+        query.write(plan, rows(1, *LETTERS), fails_after=3, times=times)
+    query.commit([query.write(plan, rows(1, *reversed(LETTERS)), attempt=1, times=times, handed=5)])
+    assert query.times() == TIMES | {LETTERS[0]: plan.begun_ms, LETTERS[-1]: plan.begun_ms}
+
+
+def test_a_topic_that_stamps_records_itself_does_so_over_the_times_of_rows(address: str) -> None:
+    query = Query(address, configs={"message.timestamp.type": "LogAppendTime"})
+    plan = query.plan()
+    with pytest.raises(RuntimeError, match="fails here"):
+        query.write(plan, rows(1, *LETTERS), fails_after=3, times=TIMES)
+    query.commit([query.write(plan, rows(1, *reversed(LETTERS)), attempt=1, times=TIMES, handed=5)])
+    assert Counter(query.values()) == Counter(LETTERS)
+    assert min(query.times().values()) > max(TIMES.values())
+
+
+def test_a_time_before_1970_is_refused_with_its_row(address: str) -> None:
+    query = Query(address)
+    with pytest.raises(PipelineError, match="row 1 has a timestamp before 1970, -5"):
+        query.write(query.plan(), rows(1, "a", "b"), times={"a": 5, "b": -5})
+
+
+@pytest.mark.parametrize("times", [None, TIMES], ids=["stamped", "own times"])
+def test_an_attempt_whose_batches_look_like_repetitions_is_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch, times: dict[str, int] | None
+) -> None:
+    """Batches of as many rows, in another order, while the first attempt had not written yet."""
+    monkeypatch.setattr(earlier, "QUIET_MS", 500)
+    query = Query(address)
+    plan = query.plan()
+    second: list[Written] = []
+
+    def sleep(turn: int) -> None:
+        if turn == 0:
+            second.append(query.write(plan, rows(1, *reversed(LETTERS)), attempt=1, times=times))
+
+    with pytest.raises(Conflict):
+        query.write(plan, rows(1, *LETTERS), before=sleep, times=times)
+    query.commit(second)
+    assert query.values() == LETTERS[::-1]
 
 
 def test_rows_that_differ_between_attempts_fail_the_micro_batch(address: str) -> None:

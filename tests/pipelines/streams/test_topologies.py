@@ -53,10 +53,10 @@ def test_records_one_at_a_time(spark: SparkSession) -> None:
     with TopologyTestDriver(builder.build("stateless"), spark) as driver:
         records = driver.input_topic("in")
         for key, value in (("a", "5"), ("b", "50"), ("c", "500"), ("d", "-7"), (None, "9")):
-            records.pipe_input(key, value, headers=(("from", key.encode()), ("null", None)) if key == "b" else ())
+            records.pipe_input(key, value, 7, headers=(("from", key.encode()), ("null", None)) if key == "b" else ())
         assert driver.output_topic("big", value="integer").read_records() == [("c", 500)]
         headers = (("from", b"b"), ("null", None))
-        assert driver.output_topic("small", value="integer").read_with_headers() == [("sb", 100, headers)]
+        assert driver.output_topic("small", value="integer").read_full_records() == [("sb", 100, headers, 7)]
         merged = [("a", "5"), ("c", "500"), ("d", "-7"), (None, "9")]
         assert sorted(driver.output_topic("merged").read_records(), key=str) == sorted(merged, key=str)
         rows = driver.output_topic("rows", value="integer").read_to_map()

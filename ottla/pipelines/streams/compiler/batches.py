@@ -39,7 +39,7 @@ class MicroBatchSink(DataSource):
         ours = (BATCH_ID.lower(), QUERY_NAME.lower())
         given = {name: value for name, value in self.options.items() if name.lower() not in ours}
         options = read_options(given, is_streaming=False)
-        shape = row_shape(schema, options.topic)
+        shape = row_shape(schema, options.topic, includes_timestamp=options.includes_timestamp)
         return MicroBatchWriter(options, shape, int(self.options[BATCH_ID]), self.options[QUERY_NAME])
 
 

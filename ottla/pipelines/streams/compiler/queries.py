@@ -1,4 +1,8 @@
-"""A query of the plan as one DataFrame: rows of `topic`, `key` and `value`, ready for a sink.
+"""A query of the plan as one DataFrame: rows of `topic`, `key`, `value` and `timestamp`, ready for a sink.
+
+The timestamp, in milliseconds, is what Kafka Streams would give: a record's own, the latest of an aggregate, the later
+one of a join. In the application's own topics and changelogs it is null, the time of writing: what reads them finds the
+record's time in the value, and needs no topic that expires by it.
 
 Where nothing is remembered on the way, rows have the `headers` of the record they come from as well.
 
@@ -220,7 +224,7 @@ class Compiler:
             work = flow.end.work
             return _End(self, which, flow.steps, lambda frame: (F.lit(""), *_nothing()), finish=work)
         assert isinstance(flow.end.work, Sink)
-        return _End(self, which, flow.steps, _sink_bytes(flow.end.work, kept))
+        return _End(self, which, flow.steps, _sink_bytes(flow.end.work, kept), has_time=True)
 
     def _own_bytes(self, end: Node, windows: Windows | None) -> Bytes:
         """A row for the queries that read these results; its types are kept for them."""
@@ -238,7 +242,7 @@ class Compiler:
         ends: list[_End] = []
         application, work = self.topology.application, query.work
         if isinstance(work, Aggregate) and work.late_topic is not None:
-            ends.append(_End(self, F.col("kind") == LATE, (), _late_bytes(work.late_topic)))
+            ends.append(_End(self, F.col("kind") == LATE, (), _late_bytes(work.late_topic), has_time=True))
         if isinstance(work, Aggregate) and is_named(query.root):
             topic = changelog_topic(application, work.store)
             ends.append(_End(self, _which(query, final=work.final), (), _changelog_bytes(topic, windows)))
@@ -260,19 +264,23 @@ class _End:
     steps: tuple[Node, ...]
     bytes: Bytes
     finish: ForEach | None = None
+    has_time: bool = False
+    """Whether records keep their time; otherwise it is that of writing."""
 
     def build(self, frame: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
         frame = steps.apply(frame, self.steps, self.compiler._table)
         if self.finish is not None:
             frame = steps.end(frame, self.finish)
         topic, key, value = self.bytes(frame)
-        columns = {"topic": topic, "key": key, "value": value, "headers": F.col("headers")}
+        # A time before 1970 is none: Kafka has records without one, of -1.
+        timestamp = F.when(F.lit(self.has_time) & (F.col("timestamp") >= 0), F.col("timestamp"))
+        columns = {"topic": topic, "key": key, "value": value, "timestamp": timestamp, "headers": F.col("headers")}
         return frame.select(*keep, *(columns[name].alias(name) for name in _written(frame)))
 
 
 def _written(frame: DataFrame) -> list[str]:
     """The columns of the rows that a frame is written as."""
-    return ["topic", "key", "value", *(name for name in ("headers",) if name in frame.columns)]
+    return ["topic", "key", "value", "timestamp", *(name for name in ("headers",) if name in frame.columns)]
 
 
 _NEED_PLACES = (

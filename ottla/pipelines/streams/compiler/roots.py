@@ -130,14 +130,16 @@ def table_join(left: DataFrame, right: DataFrame, work: TableJoin) -> DataFrame:
     rows = sides[0].unionByName(sides[1]).where(F.col("key").isNotNull())
     order = F.struct("offset", "seq")
     latest = rows.groupBy("key").agg(
-        F.max("timestamp").alias("timestamp"),
         *(
             # max_by passes over rows whose order is null, which those of the other side have here.
-            F.max_by(F.struct(F.col(side)), F.when(F.col("side") == side, order)).getField(side).alias(side)
+            F.max_by(F.struct(side, "timestamp"), F.when(F.col("side") == side, order)).alias(f"latest_{side}")
             for side in frames
         ),
         *(F.max(F.col(side).isNotNull()).alias(f"ever_{side}") for side in frames),
     )
+    times = [F.col(f"latest_{side}.timestamp") for side in frames]
+    latest = latest.withColumns({side: F.col(f"latest_{side}.{side}") for side in frames})
+    latest = latest.withColumn("timestamp", F.greatest(*times))  # which passes over a side that has no row
     has = [F.col(side).isNotNull() for side in frames]
     condition = {"inner": has[0] & has[1], "left": has[0]}.get(work.kind, has[0] | has[1])
     ever = {"inner": F.col("ever_left") & F.col("ever_right"), "left": F.col("ever_left")}
@@ -188,12 +190,15 @@ def match(left: DataFrame, right: DataFrame, kind: str, tasks: tuple[Column, Col
 
 def foreign_key_result(frame: DataFrame, joiner: Expression) -> DataFrame:
     """The newest answer for each row of the left table."""
-    newest = frame.groupBy("key").agg(
-        F.max("timestamp").alias("timestamp"),
-        F.max_by("value", F.struct("value.version", "value.other_version")).alias("answer"),
-    )
+    order = F.struct("value.version", "value.other_version")
+    newest = frame.groupBy("key").agg(F.max_by(F.struct("value", "timestamp"), order).alias("newest"))
     rows = newest.withColumns(
-        {"left": F.col("answer.left"), "right": F.col("answer.right"), "kind": F.col("answer.kind")}
+        {
+            "timestamp": F.col("newest.timestamp"),
+            "left": F.col("newest.value.left"),
+            "right": F.col("newest.value.right"),
+            "kind": F.col("newest.value.kind"),
+        }
     )
     there = F.col("left").isNotNull() & (F.col("right").isNotNull() | (F.col("kind") == "left"))
     return rows.withColumn("value", column(joiner, "key", "left", "right", alive=there)).select(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from ottla.pipelines.streams.tasks.task import RESULT, Output, Record, Task
 
@@ -43,9 +44,10 @@ class Subscribing:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Where they meet. A foreign key's state: the right row, its version, and who refers to it: key -> [row, version].
+    """Where they meet. A foreign key's state: the right row, its version and its time, and who refers to it, which is
+    key -> [row, version, time].
 
-    The left side's `extra` is a JSON array of texts: key, version, what.
+    The left side's `extra` is a JSON array of texts: key, version, what. An answer has the later time of its two rows.
     """
 
     def process(self, task: Task, record: Record) -> None:
@@ -60,12 +62,12 @@ class Matching:
         if what == ANSWER or record.key is None:
             task.emit(Output(RESULT, left_key, record.value, None, record.timestamp, version=version, other_version=0))
             return
-        state = task.state(record.key) or {"row": None, "version": 0, "from": {}}
+        state = task.state(record.key) or _nobody()
         if what == UNSUBSCRIBE:
             state["from"].pop(left_key, None)
         else:
-            state["from"][left_key] = [record.value, version]
-            self._answer(task, left_key, record.value, version, state, record.timestamp)
+            state["from"][left_key] = [record.value, version, record.timestamp]
+            self._answer(task, left_key, state)
         # The version outlives the row: an answer after a deletion must not look older than one before it.
         task.keep(record.key, state)
 
@@ -73,17 +75,21 @@ class Matching:
         """Nothing closes."""
 
     def _right(self, task: Task, key: str, record: Record) -> None:
-        state = task.state(key) or {"row": None, "version": 0, "from": {}}
-        state["row"], state["version"] = record.value, state["version"] + 1
-        for left_key, (row, version) in state["from"].items():
-            self._answer(task, left_key, row, version, state, record.timestamp)
+        state = task.state(key) or _nobody()
+        state |= {"row": record.value, "version": state["version"] + 1, "at": record.timestamp}
+        for left_key in state["from"]:
+            self._answer(task, left_key, state)
         task.keep(key, state)
 
     @staticmethod
-    def _answer(
-        task: Task, left_key: str, row: str | None, version: int, state: dict[str, object], timestamp: int
-    ) -> None:
-        right, right_version = state["row"], state["version"]
-        assert isinstance(right_version, int)
-        text = right if isinstance(right, str) else None
-        task.emit(Output(RESULT, left_key, row, text, timestamp, version=version, other_version=right_version))
+    def _answer(task: Task, left_key: str, state: dict[str, Any]) -> None:
+        left, version, at = state["from"][left_key]
+        timestamp = max(at, state["at"])
+        task.emit(
+            Output(RESULT, left_key, left, state["row"], timestamp, version=version, other_version=state["version"])
+        )
+
+
+def _nobody() -> dict[str, Any]:
+    """A foreign key's state before anybody has said anything of it."""
+    return {"row": None, "version": 0, "at": -1, "from": {}}

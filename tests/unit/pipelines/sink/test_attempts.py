@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,6 +34,13 @@ TRANSACTION = Transaction("sink", 7, 3, True)
 REMEMBERED = 5
 LOG_APPEND_MS = 5_000_000
 STAMP_MS = 1_000_000
+
+
+class Row(NamedTuple):
+    """A row of a task, and its record's time where rows say it."""
+
+    value: bytes
+    time_ms: int = STAMP_MS
 
 
 @dataclass
@@ -68,6 +75,9 @@ class Leader:
 
     def values(self) -> list[bytes]:
         return [bytes(row[3] or b"") for batch in self.log for row in batch.rows()]
+
+    def rows(self) -> list[Row]:
+        return [Row(bytes(row[3] or b""), row[1]) for batch in self.log for row in batch.rows()]
 
 
 def run_now(work: Coroutine[Any, Any, Any]) -> Any:
@@ -152,20 +162,23 @@ class ModelLink:
 class Attempt:
     """One attempt: what `_TaskWriter` does, with rows that are there at once."""
 
-    def __init__(self, number: int, leader: Leader, rows: list[bytes], sizes: list[int]) -> None:
+    def __init__(
+        self, number: int, leader: Leader, rows: list[Row], sizes: list[int], *, has_timestamps: bool = False
+    ) -> None:
         self.link = ModelLink(leader)
         link = cast(Link, self.link)
         self.rows = rows
-        self.sender = Sender(link, TRANSACTION, STAMP_MS + number)
+        self.sender = Sender(link, TRANSACTION, None if has_timestamps else STAMP_MS + number)
         self.earlier: Earlier | None = None
         self.error: Exception | None = None
         sequence = 0
         left = rows
         if number > 0:
-            self.earlier = run_now(find_earlier(link, TRANSACTION, [PLACE])).get(PLACE)
+            found = run_now(find_earlier(link, TRANSACTION, [PLACE], has_timestamps=has_timestamps))
+            self.earlier = found.get(PLACE)
         if self.earlier is not None:
             sequence = self.earlier.next_sequence
-            left = [row for row in rows if not self.earlier.has((None, row, ()))]
+            left = [row for row in rows if not self.earlier.has((None, row.value, (), row.time_ms))]
             self.earlier.finish()
         outgoing = []
         for turn in range(len(left)):
@@ -173,7 +186,10 @@ class Attempt:
             if not taken:
                 break
             data = build_batch(
-                [(at, STAMP_MS + number, None, row, ()) for at, row in enumerate(taken)],
+                [
+                    (at, row.time_ms if has_timestamps else STAMP_MS + number, None, row.value, ())
+                    for at, row in enumerate(taken)
+                ],
                 producer_id=TRANSACTION.producer_id,
                 producer_epoch=TRANSACTION.epoch,
                 base_sequence=sequence,
@@ -217,7 +233,7 @@ class Attempt:
         return True
 
 
-ROWS = st.lists(st.sampled_from([b"a", b"b", b"c", b"d", b"e"]), min_size=1, max_size=12)
+ROWS = st.lists(st.builds(Row, st.sampled_from([b"a", b"b", b"c", b"d"]), st.integers(1, 2)), min_size=1, max_size=12)
 SIZES = st.lists(st.integers(1, 3), min_size=1, max_size=4)
 
 
@@ -228,13 +244,15 @@ SIZES = st.lists(st.integers(1, 3), min_size=1, max_size=4)
     sizes=st.lists(SIZES, min_size=3, max_size=3),
     steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), max_size=60),
     stamps_itself=st.booleans(),
+    has_timestamps=st.booleans(),
 )
 def test_an_attempt_that_succeeds_has_its_rows_in_the_log_once_each(
-    rows: list[bytes],
+    rows: list[Row],
     orders: list[Any],
     sizes: list[list[int]],
     steps: list[tuple[int, int]],
     stamps_itself: bool,
+    has_timestamps: bool,
 ) -> None:
     leader = Leader(stamps_itself)
     attempts: list[Attempt] = []
@@ -243,7 +261,7 @@ def test_an_attempt_that_succeeds_has_its_rows_in_the_log_once_each(
         number = len(attempts)
         order = list(rows)
         orders[number].shuffle(order)
-        attempts.append(Attempt(number, leader, order, sizes[number]))
+        attempts.append(Attempt(number, leader, order, sizes[number], has_timestamps=has_timestamps))
 
     begin()
     for who, choice in steps:
@@ -256,16 +274,22 @@ def test_an_attempt_that_succeeds_has_its_rows_in_the_log_once_each(
             attempt.go_on(3)
     for attempt in attempts:
         if attempt.has_succeeded():
-            assert Counter(leader.values()) == Counter(rows)
+            assert Counter(leader.values()) == Counter(row.value for row in rows)
+            if has_timestamps and not stamps_itself:
+                assert Counter(leader.rows()) == Counter(rows)
+
+
+def letters(text: str) -> list[Row]:
+    return [Row(letter.encode()) for letter in text]
 
 
 def test_the_attempt_that_is_left_alone_succeeds_after_any_other() -> None:
     """The first stops between two batches; the second finds what is there and completes it."""
     leader = Leader(stamps_itself=False)
-    first = Attempt(0, leader, [b"a", b"b", b"c", b"d"], [1])
+    first = Attempt(0, leader, letters("abcd"), [1])
     first.go_on(3)
     first.go_on(3)
-    second = Attempt(1, leader, [b"d", b"c", b"b", b"a"], [2])
+    second = Attempt(1, leader, letters("dcba"), [2])
     while second.is_open:
         second.go_on(3)
     assert second.has_succeeded()
@@ -280,8 +304,8 @@ def test_a_batch_that_the_broker_takes_for_a_repetition_of_anothers_is_noticed()
     """Both attempts begin before either has written, with batches of one size: without a look at the answer's
     timestamp the second would believe that its rows are in the log."""
     leader = Leader(stamps_itself=False)
-    first = Attempt(0, leader, [b"a", b"b"], [1])
-    second = Attempt(1, leader, [b"b", b"a"], [1])
+    first = Attempt(0, leader, letters("ab"), [1])
+    second = Attempt(1, leader, letters("ba"), [1])
     for attempt in (first, second):
         while attempt.is_open:
             attempt.go_on(3)
@@ -293,9 +317,35 @@ def test_a_batch_that_the_broker_takes_for_a_repetition_of_anothers_is_noticed()
 
 def test_a_batch_that_was_sent_twice_by_the_same_attempt_is_its_own() -> None:
     leader = Leader(stamps_itself=False)
-    only = Attempt(0, leader, [b"a", b"b"], [1])
+    only = Attempt(0, leader, letters("ab"), [1])
     only.go_on(2)  # written, and the answer is lost
     while only.is_open:
         only.go_on(3)
     assert only.has_succeeded()
     assert leader.values() == [b"a", b"b"]
+
+
+def test_with_times_of_their_own_attempts_of_one_order_share_their_batches_and_others_are_told_apart() -> None:
+    leader = Leader(stamps_itself=False)
+    first, same, other = (Attempt(0, leader, letters(order), [1], has_timestamps=True) for order in ("ab", "ab", "ba"))
+    for attempt in (first, same, other):
+        while attempt.is_open:
+            attempt.go_on(3)
+    assert first.has_succeeded()
+    assert same.has_succeeded()
+    assert not other.has_succeeded()
+    assert isinstance(other.error, Conflict)
+    assert leader.values() == [b"a", b"b"]
+
+
+def test_rows_that_differ_by_their_time_alone_are_two_rows() -> None:
+    """The first attempt has written the later of them: the second must not take it for the earlier one."""
+    leader = Leader(stamps_itself=False)
+    first = Attempt(0, leader, [Row(b"a", 2)], [1], has_timestamps=True)
+    while first.is_open:
+        first.go_on(3)
+    second = Attempt(1, leader, [Row(b"a", 1), Row(b"a", 2)], [1], has_timestamps=True)
+    while second.is_open:
+        second.go_on(3)
+    assert second.has_succeeded()
+    assert Counter(leader.rows()) == Counter([Row(b"a", 1), Row(b"a", 2)])

@@ -29,6 +29,11 @@ def test_names_are_taken_in_any_case_and_others_are_passed_over() -> None:
     assert (got.topic, got.transactional_id, got.kafka) == ("t", "x", {"bootstrap.servers": "b:1"})
 
 
+def test_times_are_those_of_writing_unless_told() -> None:
+    assert not read(transactionalId="a").includes_timestamp
+    assert read(transactionalId="a", includeTimestamp="True").includes_timestamp
+
+
 def test_a_query_has_the_name_of_its_checkpoint_wherever_that_lies(tmp_path: Path) -> None:
     """The id in the checkpoint, so that a checkpoint may be moved."""
     for place in ("here", "there"):
@@ -54,6 +59,7 @@ def test_a_checkpoint_elsewhere_stands_for_itself_by_its_address() -> None:
         ({"transactionalId": "a", "kafka.transactional.id": "b"}, "it is the option transactionalId"),
         ({"transactionalId": "a", "kafka.key.serializer": "x"}, "keys are written as they are"),
         ({"transactionalId": "a", "transactionTimeoutMs": "soon"}, "a number of milliseconds above 0, and not 'soon'"),
+        ({"transactionalId": "a", "includeTimestamp": "yes"}, "includeTimestamp is true or false, and not 'yes'"),
         ({"transactionalId": "a", "kafka.linger.mss": "1"}, "did you mean linger.ms"),
         ({"transactionalId": "a", "kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
     ],

@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
     VarcharType,
 )
 
@@ -32,6 +33,20 @@ def test_the_columns_of_a_record_are_taken_and_others_left_out() -> None:
     assert shape.columns == ("Key", "value", "headers", "partition")
     assert shape.names == ("key", "value", "headers", "partition")
     assert row_shape(schema(value=VarcharType(9)), "t").names == ("value",)
+
+
+def test_a_column_timestamp_is_taken_only_where_it_is_asked_for() -> None:
+    """A frame that was read from a topic has one, and Spark's connector passes over it."""
+    frame = schema(value=StringType(), timestamp=TimestampType())
+    assert not row_shape(frame, "t").has_timestamps
+    assert row_shape(frame, "t", includes_timestamp=True).names == ("value", "timestamp")
+    milliseconds = schema(value=StringType(), Timestamp=LongType())
+    assert row_shape(milliseconds, "t", includes_timestamp=True).columns == ("value", "Timestamp")
+    with pytest.raises(PipelineError, match="the column timestamp is missing, and the option includeTimestamp is true"):
+        row_shape(schema(value=StringType()), "t", includes_timestamp=True)
+    text = schema(value=StringType(), timestamp=StringType())
+    with pytest.raises(PipelineError, match="timestamp is of type string, and must be timestamp or bigint"):
+        row_shape(text, "t", includes_timestamp=True)
 
 
 def test_the_option_topic_wins_over_the_column() -> None:
