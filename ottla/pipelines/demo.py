@@ -50,6 +50,8 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK_START = "-XX:TieredStopAtLevel=1"
 """Without the compiler whose work pays off after minutes: the first counts come sooner, and these few words need no
 more."""
+GIVES_UP_SOON = {"request.timeout.ms": 3000, "delivery.timeout.ms": 5000}
+"""A sentence that the broker does not take is no loss, and should it be gone, nobody waits for it."""
 VOCABULARY = ("broker", "log", "topic", "offset", "leader", "replica", "batch", "record", "stream", "table", "window")
 
 
@@ -144,6 +146,8 @@ def _count_words(running: ExitStack, broker: subprocess.Popen[bytes], address: s
                 return
             records = consumer.poll(POLL_S)
             _print([json.loads(record.value) for record in records if record.value is not None])
+    if (code := broker.poll()) is not None:
+        raise SystemExit(f"The broker has ended, with {code}, and so does the word count.")
     for name, query in started.queries.items():
         if (failure := query.exception()) is not None:
             raise SystemExit(f"{name} has failed: {str(failure).splitlines()[0]}\nWhat Spark said is in {log}.")
@@ -181,7 +185,7 @@ def _generator(address: str) -> Iterator[None]:
 
     def generate() -> None:
         chance = random.Random()
-        with Producer(bootstrap_servers=address) as producer:
+        with Producer({"bootstrap.servers": address, **GIVES_UP_SOON}) as producer:
             while not is_over.wait(PAUSE_S):
                 favourite = int(time.time() / 15) % len(VOCABULARY)
                 weights = [6 if place == favourite else 1 for place in range(len(VOCABULARY))]

@@ -96,14 +96,36 @@ def test_the_word_count_writes_each_change_of_a_windows_count(
     assert found == {(window, word): count for window in windows for word, count in words.items()}
 
 
-@pytest.mark.skipif("OTTLA_SOAK" not in os.environ, reason="a second Spark beside the tests' own: OTTLA_SOAK=1 runs it")
+IS_LONG = pytest.mark.skipif(
+    "OTTLA_SOAK" not in os.environ, reason="a second Spark beside the tests' own: OTTLA_SOAK=1 runs it"
+)
+
+
+def until_it_counts(demo: subprocess.Popen[str]) -> None:
+    """Wait for three lines of counts."""
+    assert demo.stdout is not None
+    lines: list[str] = []
+    while sum("  " in line for line in lines) < 3:
+        lines.append(demo.stdout.readline())
+        assert demo.poll() is None, "".join(lines)
+
+
+@IS_LONG
+def test_the_demo_ends_soon_after_its_broker_and_says_why(tmp_path: Path) -> None:
+    with start_demo([sys.executable, "-m", "ottla.pipelines.demo"], tmp_path, dict(os.environ)) as demo:
+        until_it_counts(demo)
+        children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
+        (broker,) = (pid for pid in children if b"\0up\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(int(broker), signal.SIGKILL)
+        rest, _ = demo.communicate(timeout=60)
+    assert "The broker has ended, with -9, and so does the word count." in rest
+    assert demo.returncode == 1
+
+
+@IS_LONG
 def test_counts_are_printed_as_they_change_and_ctrl_c_ends_all(tmp_path: Path) -> None:
     with start_demo([sys.executable, "-m", "ottla.pipelines.demo"], tmp_path, dict(os.environ)) as demo:
-        assert demo.stdout is not None
-        lines: list[str] = []
-        while sum("  " in line for line in lines) < 3:
-            lines.append(demo.stdout.readline())
-            assert demo.poll() is None, "".join(lines)
+        until_it_counts(demo)
         os.killpg(demo.pid, signal.SIGINT)  # as a terminal does: to all of them
         rest, _ = demo.communicate(timeout=100)
     assert rest.endswith("Ending.\n")
