@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -135,6 +136,19 @@ class Query:
         return [(place.topic, one.offset) for place, one in told.items() if one is not None]
 
 
+@dataclass
+class Overtaking:
+    """Another attempt, which writes all of its rows while the first one sleeps before its batch of this number."""
+
+    turn: int
+    write: Callable[[], Written]
+    written: list[Written] = field(default_factory=list)
+
+    def __call__(self, turn: int) -> None:
+        if turn == self.turn:
+            self.written.append(self.write())
+
+
 def rows(partition: int | None, *values: str) -> list[tuple[int | None, str | None, str | None]]:
     return [(partition, None, value) for value in values]
 
@@ -245,15 +259,10 @@ def test_an_attempt_that_had_written_everything_is_not_repeated(address: str) ->
 def test_an_attempt_that_wakes_up_after_another_took_over_is_refused(address: str) -> None:
     query = Query(address)
     plan = query.plan()
-    second: list[Written] = []
-
-    def sleep(turn: int) -> None:
-        if turn == 4:
-            second.append(query.write(plan, rows(1, *LETTERS), attempt=1, handed=3))
-
+    other = Overtaking(4, lambda: query.write(plan, rows(1, *LETTERS), attempt=1, handed=3))
     with pytest.raises(Conflict):
-        query.write(plan, rows(1, *LETTERS), before=sleep)
-    query.commit(second)
+        query.write(plan, rows(1, *LETTERS), before=other)
+    query.commit(other.written)
     assert query.values() == LETTERS
 
 
@@ -265,14 +274,9 @@ def test_two_attempts_that_send_the_very_same_batches_both_succeed(
     monkeypatch.setattr(earlier, "QUIET_MS", 500)
     query = Query(address)
     plan = query.plan()
-    second: list[Written] = []
-
-    def sleep(turn: int) -> None:
-        if turn == 4:
-            second.append(query.write(plan, rows(1, *LETTERS), attempt=1, times=times))
-
-    first = query.write(plan, rows(1, *LETTERS), before=sleep, times=times)
-    assert first.counts == second[0].counts
+    other = Overtaking(4, lambda: query.write(plan, rows(1, *LETTERS), attempt=1, times=times))
+    first = query.write(plan, rows(1, *LETTERS), before=other, times=times)
+    assert first.counts == other.written[0].counts
     query.commit([first])
     assert query.values() == LETTERS
     assert times is None or query.times() == times
@@ -313,15 +317,10 @@ def test_an_attempt_whose_batches_look_like_repetitions_is_refused(
     monkeypatch.setattr(earlier, "QUIET_MS", 500)
     query = Query(address)
     plan = query.plan()
-    second: list[Written] = []
-
-    def sleep(turn: int) -> None:
-        if turn == 0:
-            second.append(query.write(plan, rows(1, *reversed(LETTERS)), attempt=1, times=times))
-
+    other = Overtaking(0, lambda: query.write(plan, rows(1, *reversed(LETTERS)), attempt=1, times=times))
     with pytest.raises(Conflict):
-        query.write(plan, rows(1, *LETTERS), before=sleep, times=times)
-    query.commit(second)
+        query.write(plan, rows(1, *LETTERS), before=other, times=times)
+    query.commit(other.written)
     assert query.values() == LETTERS[::-1]
 
 
