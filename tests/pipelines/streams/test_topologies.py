@@ -260,7 +260,7 @@ def test_windows_in_the_driver(spark: SparkSession) -> None:
         assert found[Windowed("a", 5)] == {"total": 2, "mean": 2.0}
         assert found[Windowed("d", 95)] == {"total": 9, "mean": 9.0}
         numbers.pipe_input("d", 3, 50)
-        assert driver.output_topic("late", value="long").read_records() == [("d", 3)]
+        assert driver.output_topic("late", value="long").read_full_records() == [("d", 3, (), 50)]
 
 
 def test_numbers_are_read_from_the_bytes_of_kafkas_serializers(spark: SparkSession) -> None:
