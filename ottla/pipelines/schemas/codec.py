@@ -65,6 +65,18 @@ def write_column(form: WritingForm, column: Column) -> Column:
     return made
 
 
+def try_write_column(form: WritingForm, column: Column) -> Column:
+    """A struct: `value`, and `error` with the reason where the value cannot be written."""
+    result = StructType().add("value", BinaryType()).add("error", StringType())
+    arrow = to_arrow_type(result, timezone="UTC")
+
+    def write(values: pa.Array) -> pa.Array:
+        return try_write_batch(_writer(form), values, arrow)
+
+    made: Column = _UDF(write, result)(column)
+    return made
+
+
 def read_batch(read: Callable[[bytes], Any], values: pa.Array, arrow: pa.DataType) -> pa.Array:
     rows = [_read_one(read, data) for data in values.to_pylist()]
     try:
@@ -79,6 +91,10 @@ def write_batch(write: Callable[[Any], bytes], values: pa.Array) -> pa.Array:
     return pa.array([None if row is None else write(row) for row in rows], type=pa.binary())
 
 
+def try_write_batch(write: Callable[[Any], bytes], values: pa.Array, arrow: pa.DataType) -> pa.Array:
+    return pa.array([_write_one(write, row) for row in values.to_pylist(maps_as_pydicts="strict")], type=arrow)
+
+
 def _read_one(read: Callable[[bytes], Any], data: bytes | None) -> tuple[Any, str | None]:
     if data is None:
         return None, None
@@ -88,6 +104,15 @@ def _read_one(read: Callable[[bytes], Any], data: bytes | None) -> tuple[Any, st
         if error.status != NOT_FOUND:
             raise
         return None, str(error)
+    except SerializationError as error:
+        return None, str(error)
+
+
+def _write_one(write: Callable[[Any], bytes], row: Any) -> tuple[bytes | None, str | None]:
+    if row is None:
+        return None, None
+    try:
+        return write(row), None
     except SerializationError as error:
         return None, str(error)
 

@@ -27,7 +27,7 @@ GivenSchema = str | bytes | t.DataType | Mapping[str, Any] | list[Any] | type[An
 
 BESIDE = ("key", "headers", "topic", "partition")
 """What a row for a topic has beside its value."""
-_READ = "_ottla_read"
+_READ, _WRITTEN = "_ottla_read", "_ottla_written"
 _FORMATS = ("json", "avro", "protobuf")
 _KINDS = {"json": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 
@@ -56,11 +56,8 @@ def from_topic(
     becomes null, and the column `error` has a struct of the reason and the bytes: `error.message`, `error.bytes`.
     """
     form, (given, address) = _format(format), _given(schema, registry)
-    if mode not in ("FAILFAST", "PERMISSIVE"):
-        raise PipelineError(f"mode is FAILFAST or PERMISSIVE, and not {mode}")
     _refuse_other_type(df, column)
-    if mode == "PERMISSIVE" and error in df.columns:
-        raise PipelineError(f"the DataFrame has a column {error} already: choose another name, error='...'")
+    _refuse_other_mode(df, mode, error)
     known = _Subject(address, subject, topic, is_key=column == "key")
     raw = f.col(_quoted(column))
     match form:
@@ -97,6 +94,8 @@ def to_topic(
     message: str | None = None,
     column: str = "value",
     auto_register: bool = True,
+    mode: Mode = "FAILFAST",
+    error: str = "error",
 ) -> DataFrame:
     """The DataFrame with `column` as bytes, ready for `write.format("ottla")`.
 
@@ -105,11 +104,14 @@ def to_topic(
     registry's latest. With a registry the schema is registered now, on the driver (`auto_register=False`: it has to be
     there), and values begin with its number.
 
-    Null stays null. A value that cannot be written fails the job.
+    Null stays null. A value that cannot be written fails the job; under `mode="PERMISSIVE"` it becomes null, and the
+    column `error` has a struct of the reason and the value: `error.message`, `error.value`.
     """
     form, (given, address) = _format(format), _given(schema, registry)
     if column not in df.columns:
         df = _gathered(df, column)
+    _refuse_other_mode(df, mode, error)
+    write = codec.write_column if mode == "FAILFAST" else codec.try_write_column
     data_type = df.schema[column].dataType
     known = _Subject(address, subject, topic, is_key=column == "key")
     raw = f.col(_quoted(column))
@@ -120,18 +122,27 @@ def to_topic(
             text = json_text.json_schema(data_type) if address is not None else ""
             prefix = known.prefix(Schema(text, "JSON"), "Record", auto_register=auto_register)
             written = json_text.write_column(data_type, raw, prefix)
+            if mode == "PERMISSIVE":  # a column that has a JSON type has it for all its values
+                written = f.struct(written.alias("value"), f.lit(None).cast("string").alias("error"))
         case "avro":
             text = avro.avro_schema(data_type) if given is None else _avro_schema(given, known)
             avro.refuse_misfit(text, data_type)
             prefix = known.prefix(Schema(text), avro.RECORD_NAME, auto_register=auto_register)
-            written = codec.write_column(avro.AvroWriting(text, prefix), raw)
+            written = write(avro.AvroWriting(text, prefix), raw)
         case "protobuf":
             files = _proto_files(given, known)
             message_type = proto_files.message_class(files, message)
             protobuf.refuse_misfit(message_type.DESCRIPTOR, data_type)
             prefix = known.protobuf_prefix(message_type, auto_register=auto_register)
-            written = codec.write_column(protobuf.ProtobufWriting(files, message, prefix), raw)
-    return df.withColumn(column, written)
+            written = write(protobuf.ProtobufWriting(files, message, prefix), raw)
+    if mode == "FAILFAST":
+        return df.withColumn(column, written)
+    after = df.withColumn(_WRITTEN, written)
+    reason = f.col(f"{_WRITTEN}.error")
+    columns = [f.col(_quoted(name)) for name in df.columns]
+    columns[df.columns.index(column)] = f.col(f"{_WRITTEN}.value").alias(column)
+    trouble = f.when(reason.isNotNull(), f.struct(reason.alias("message"), raw.alias("value")))
+    return after.select(*columns, trouble.alias(error))
 
 
 class _Subject:
@@ -252,6 +263,13 @@ def _refuse_other_type(df: DataFrame, column: str) -> None:
         raise PipelineError(f"the DataFrame has no column {column}; it has {', '.join(df.columns)}")
     if not isinstance(df.schema[column].dataType, t.BinaryType | t.StringType):
         raise PipelineError(f"column {column} is {df.schema[column].dataType.simpleString()}, and not binary")
+
+
+def _refuse_other_mode(df: DataFrame, mode: str, error: str) -> None:
+    if mode not in ("FAILFAST", "PERMISSIVE"):
+        raise PipelineError(f"mode is FAILFAST or PERMISSIVE, and not {mode}")
+    if mode == "PERMISSIVE" and error in df.columns:
+        raise PipelineError(f"the DataFrame has a column {error} already: choose another name, error='...'")
 
 
 def _gathered(df: DataFrame, column: str) -> DataFrame:

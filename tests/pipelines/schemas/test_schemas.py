@@ -14,6 +14,7 @@ from pyspark.errors import PythonException, SparkRuntimeException
 from pyspark.sql.functions import col
 
 from ottla.client.serialization import AvroDeserializer, AvroSerializer, JsonSchemaDeserializer, ProtobufDeserializer
+from ottla.client.serialization.schema_id import library
 from ottla.pipelines import PipelineError
 from ottla.pipelines.schemas import RegistryAddress, from_topic, to_topic
 from ottla.pipelines.schemas.proto_files import message_class
@@ -221,6 +222,27 @@ def test_what_cannot_be_written_fails_before_the_job_or_with_its_reason(
         from_topic(numbers, "n int")
     with pytest.raises(PipelineError, match=r"subject nobody-value: .*not found"):
         from_topic(of_bytes(spark, b""), registry.url, topic="nobody")
+
+
+def test_a_value_that_cannot_be_written_is_told_beside_the_others(spark: SparkSession) -> None:
+    """Avro and Protobuf, in one batch with a good value and none; JSON has nothing to tell."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": ["null", "int"]}]}
+    df = spark.createDataFrame([(1, (1,)), (2, (2**40,)), (3, None)], "at int, value struct<n:long>").coalesce(1)
+    rows = to_topic(df, schema, format="avro", mode="PERMISSIVE").orderBy("at").collect()
+    assert [row.value and bytes(row.value) for row in rows] == [b"\x02\x02", None, None]
+    assert [row.error and row.error.value.n for row in rows] == [None, 2**40, None]
+    assert "is not R" in rows[1].error.message
+
+    message = library("google.protobuf.timestamp_pb2", "protobuf").Timestamp
+    df = spark.createDataFrame([(5, 1), (5, 2**40)], "seconds long, nanos long").coalesce(1)
+    rows = to_topic(df, message, format="protobuf", mode="PERMISSIVE").collect()
+    assert [row.value and bytes(row.value) for row in rows] == [b"\x08\x05\x10\x01", None]
+    assert "the value is no google.protobuf.Timestamp: " in rows[1].error.message
+
+    (row,) = to_topic(df.limit(1), mode="PERMISSIVE", error="why").collect()
+    assert (bytes(row.value), row.why) == (b'{"seconds":5,"nanos":1}', None)
+    with pytest.raises(PipelineError, match="has a column value already"):
+        to_topic(df, mode="PERMISSIVE", error="value")
 
 
 def test_keys_are_read_and_written_like_values(spark: SparkSession, registry: FakeRegistry) -> None:
