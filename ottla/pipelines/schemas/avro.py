@@ -67,7 +67,7 @@ class AvroReading:
         return spark_type(self.schema)
 
     def open_reader(self) -> Callable[[bytes], Any]:
-        plain = _without_logical_types(json.loads(self.schema))
+        plain = json.dumps(_without_logical_types(json.loads(self.schema)))  # text: a plain type is a text itself
         registry = _PlainRegistry(self.registry.connect()) if self.registry else None
         read = AvroDeserializer(registry, plain).deserialize
         convert = _converter(_expanded(self.schema))

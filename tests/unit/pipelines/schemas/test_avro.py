@@ -232,6 +232,12 @@ def test_columns_that_the_schema_cannot_have_are_refused_before_a_job_starts(col
     assert words in str(told.value)
 
 
+def test_a_value_that_is_no_record_is_read() -> None:
+    """A schema that is a text in JSON is not to be taken for JSON once more."""
+    assert read_all(AvroReading('"string"'), b"\x02a") == [{"value": "a", "error": None}]
+    assert read_all(AvroReading('{"type": "long", "logicalType": "none"}'), b"\x02") == [{"value": 1, "error": None}]
+
+
 def test_a_type_or_a_name_that_avro_does_not_have_is_refused() -> None:
     with pytest.raises(PipelineError, match=r"interval .* has no type in Avro"):
         avro_schema(t.StructType().add("i", t.DayTimeIntervalType()))
