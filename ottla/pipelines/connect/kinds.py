@@ -45,11 +45,33 @@ class Kind:
     """Options that begin with this go to the part as they are."""
 
 
-VALUE_FORMATS = ("json", "string", "bytes")
+BY_SCHEMA = ("avro", "protobuf")
+"""Values that nobody can read without a schema."""
+VALUE_FORMATS = ("json", *BY_SCHEMA, "string", "bytes")
 
 _SERVERS = Option(Type.TEXT, "The brokers to connect to, `host:port,...`.", required=True)
 _SCHEMA = Option(Type.TEXT, "The fields, as Spark writes them: `id BIGINT, name STRING`.")
 _PATH = Option(Type.TEXT, "A directory or an address that Spark can reach.", required=True)
+_VALUE_SCHEMA = {
+    "registry": Option(Type.NAMES, "The registry that has the schemas, `http://...`; of several, the first to answer."),
+    "registry-user": Option(Type.TEXT, "Who asks the registry."),
+    "registry-password": Option(Type.TEXT, "Best written as `${env:NAME}`."),
+    "subject": Option(Type.TEXT, "The schema's name in the registry [default: the topic's name with `-value`]."),
+    "schema-file": Option(
+        Type.TEXT, "The schema of values of `avro` or `protobuf`: an `.avsc`, a `.proto` or a descriptor set."
+    ),
+    "message": Option(Type.TEXT, "Which message of its schema a value of `protobuf` is [default: the first]."),
+}
+SCHEMA_FOR = {
+    "schema": ("json",),
+    "registry": ("json", *BY_SCHEMA),
+    "registry-user": ("json", *BY_SCHEMA),
+    "registry-password": ("json", *BY_SCHEMA),
+    "subject": ("json", *BY_SCHEMA),
+    "schema-file": BY_SCHEMA,
+    "message": ("protobuf",),
+}
+"""Which formats of values an option is for."""
 _JDBC = {
     "url": Option(Type.TEXT, "The database, `jdbc:...`.", required=True),
     "driver": Option(Type.TEXT, "The driver's class.", required=True),
@@ -77,6 +99,7 @@ SOURCES: dict[str, Kind] = {
             "bootstrap.servers": _SERVERS,
             "value": Option(Type.TEXT, "How values are read.", default="json", choices=VALUE_FORMATS),
             "schema": Option(Type.TEXT, "The fields of values of `json`: `id BIGINT, name STRING`."),
+            **_VALUE_SCHEMA,
             "starting-offsets": Option(
                 Type.TEXT, "`earliest`, `latest`, or offsets as JSON; a checkpoint goes before it.", default="earliest"
             ),
@@ -127,6 +150,7 @@ SINKS: dict[str, Kind] = {
                 "How values are written; without it JSON, and a lone field `value` as it is.",
                 choices=VALUE_FORMATS,
             ),
+            **_VALUE_SCHEMA,
             "key": Option(Type.TEXT, "The field that is the key; without it a record keeps the key it came with."),
             "delivery": Option(
                 Type.TEXT,

@@ -38,6 +38,8 @@ META_TYPE = T.StructType(
         T.StructField("error", ERROR_TYPE),
     ]
 )
+WRITTEN = "written"
+"""A field that the struct gets at the end, where values are written by a schema: the bytes."""
 VALUE_CONVERTER = "VALUE_CONVERTER"
 TRANSFORMATION = "TRANSFORMATION"
 """Stages of Kafka Connect."""

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ottla.pipelines.connect import record
+from ottla.pipelines.connect import record, values
 from ottla.pipelines.connect.jdbc import JdbcTable
 from ottla.pipelines.connect.packages import require_format
-from ottla.pipelines.connect.record import HEADERS_TYPE, META
+from ottla.pipelines.connect.record import HEADERS_TYPE, META, WRITTEN
 from ottla.pipelines.connect.spec import AVAILABLE_NOW, DeadLetter, Part, Pipeline
 from ottla.pipelines.sink.partitioning import partition_column, to_partitions
 
@@ -72,6 +72,8 @@ class Outcome:
 
 def outcomes(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
     """What a pipeline writes: the records, and the dead letters unless they go with them."""
+    if values.is_by_schema(pipeline.sink):
+        df = values.write(df, pipeline)  # before good and bad are parted: a record that has no bytes is a bad one
     if pipeline.sink.kind == "topic" and pipeline.has_shared_outcome:
         return [_good_and_bad(record.observed(df), pipeline)]
     if pipeline.errors == "dead-letter":
@@ -195,6 +197,8 @@ def _row_columns(df: DataFrame, pipeline: Pipeline) -> dict[str, Column]:
 
 
 def _value(df: DataFrame, pipeline: Pipeline) -> Column:
+    if values.is_by_schema(pipeline.sink):
+        return record.of(WRITTEN)
     names = record.names(df)
     is_lone = names == ["value"] and isinstance(df.schema["value"].dataType, T.StringType | T.BinaryType)
     format_ = pipeline.sink.options.get("value", "string" if is_lone else "json")

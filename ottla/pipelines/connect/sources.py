@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ottla.pipelines.connect import record
+from ottla.pipelines.connect import record, values
 from ottla.pipelines.connect.packages import require_format
 from ottla.pipelines.connect.record import META, VALUE_CONVERTER
 from ottla.pipelines.connect.transforms import in_spark_words, parsed_schema
@@ -32,7 +32,7 @@ def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> D
     try:
         match source.kind:
             case "topic":
-                return _topic(spark, source)
+                return _topic(spark, pipeline)
             case "json":
                 return _lines(_files(spark, source, "text"), source)
             case "http":
@@ -58,7 +58,8 @@ def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> D
         raise pipeline.wrong(("source",), in_spark_words(error)) from None
 
 
-def _topic(spark: SparkSession, source: Part) -> DataFrame:
+def _topic(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    source = pipeline.source
     options = source.options
     reader = (
         spark.readStream.format("ottla")
@@ -81,6 +82,8 @@ def _topic(spark: SparkSession, source: Part) -> DataFrame:
         key=F.col("key"), value=F.col("value"), headers=F.col("headers"), is_tombstone=F.col("value").isNull(),
     )  # fmt: skip
     df = reader.load().select(origin.alias(META))
+    if values.is_by_schema(source):
+        return values.read(df, pipeline)
     value = record.of("value")
     match options["value"]:
         case "bytes":

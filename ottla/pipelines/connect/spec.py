@@ -9,6 +9,7 @@ and by Python files that describe a pipeline, with the words that a YAML file ha
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from ottla.pipelines.connect.errors import Problem, SpecError, listed, nearest
-from ottla.pipelines.connect.kinds import DEAD_LETTER, ERRORS, SINKS, SOURCES, TRANSFORMS, Kind, Option, Type
+from ottla.pipelines.connect.kinds import (
+    BY_SCHEMA,
+    DEAD_LETTER,
+    ERRORS,
+    SCHEMA_FOR,
+    SINKS,
+    SOURCES,
+    TRANSFORMS,
+    Kind,
+    Option,
+    Type,
+)
 from ottla.pipelines.connect.yaml_file import Lines, read_yaml
 from ottla.pipelines.connect.yaml_file import Path as Place
 
@@ -129,6 +141,40 @@ class Pipeline:
             and self.sink.options["bootstrap.servers"] == self.dead_letter.servers
         )
 
+    def schema_file(self, role: str) -> str | bytes | None:
+        """What the `schema-file` of the source or the sink has: text, or the bytes of a descriptor set."""
+        part: Part = getattr(self, role)
+        if "schema-file" not in part.options:
+            return None
+        place = (role, "schema-file")
+        path = Path(self.directory, part.options["schema-file"])
+        try:
+            data = path.read_bytes()
+            if part.options["value"] == "protobuf" and path.suffix != ".proto":
+                return data
+            text = data.decode("utf-8")
+            if part.options["value"] == "avro":
+                json.loads(text)
+        except OSError as error:
+            raise self.wrong(place, f"{path} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise self.wrong(place, f"{path} is not text in UTF-8") from None
+        except json.JSONDecodeError as error:
+            raise self.wrong(place, f"{path} is no Avro schema, which is JSON: {error}") from None
+        return text
+
+    def _with_its_files(self) -> Pipeline:
+        """The pipeline itself, after a look at the files that it names."""
+        problems = []
+        for role in ("source", "sink"):
+            try:
+                self.schema_file(role)
+            except SpecError as error:
+                problems += error.problems
+        if problems:
+            raise SpecError(problems)
+        return self
+
     def wrong(self, place: Place, message: str) -> SpecError:
         """A mistake that only Spark could see, at its line in the file."""
         return SpecError([self._lines.problem(place, f"{spelled(place)}: {message}")])
@@ -147,7 +193,7 @@ def load(file: str | Path) -> Pipeline:
     if path.suffix == ".py":
         return _from_python(path, text, directory)
     values, lines = read_yaml(text, str(file))
-    return Pipeline._of(_Check(lines).pipeline(values), directory)
+    return Pipeline._of(_Check(lines).pipeline(values), directory)._with_its_files()
 
 
 def _from_python(path: Path, text: str, directory: str) -> Pipeline:
@@ -167,7 +213,7 @@ def _from_python(path: Path, text: str, directory: str) -> Pipeline:
     if not isinstance(found, Pipeline):
         raise SpecError([Problem(str(path), 0, "has no `pipeline = Pipeline(...)`")])
     found.directory = directory
-    return found
+    return found._with_its_files()
 
 
 def _line_in(path: Path, error: BaseException) -> int:
@@ -320,8 +366,18 @@ class _Check:
         """What each part allows and the whole does not."""
         assert source is not None, "only a file without problems comes here"
         assert sink is not None, "likewise"
-        if source.kind in ("topic", "http") and source.options["value"] == "json" and "schema" not in source.options:
-            self._wrong(("source",), f"source {source.kind} needs a schema for values of json")
+        if source.kind == "http" and source.options["value"] == "json" and "schema" not in source.options:
+            self._wrong(("source",), "source http needs a schema for values of json")
+        if source.kind == "topic":
+            self._value_schema(source, "source")
+            self._readers_schema(source)
+        if sink.kind == "topic":
+            self._value_schema(sink, "sink")
+            if "registry" in sink.options and not {"topic", "subject"} & sink.options.keys():
+                self._wrong(
+                    ("sink", "registry"),
+                    "sink topic without a topic has no one subject in the registry: say it by `subject`",
+                )
         routes = any(part.kind == "route" for part in transforms)
         if routes and sink.kind != "topic":
             self._wrong(("transforms",), f"route chooses a topic, and the sink is {sink.kind}")
@@ -330,6 +386,58 @@ class _Check:
         if routes and "topic" in sink.options:
             self._wrong(
                 ("sink", "topic"), "a sink with a topic leaves nothing to route: leave out the one or the other"
+            )
+
+    def _value_schema(self, part: Part, role: str) -> None:
+        """What the options of a topic's values say together."""
+        options, owner = part.options, f"{role} topic"
+        format_ = options.get("value")
+        known = SOURCES["topic"].options if role == "source" else SINKS["topic"].options
+        for name, formats in SCHEMA_FOR.items():
+            if name in options and format_ not in formats:
+                given = f"value is {format_}" if format_ else "value is not said"
+                others = [
+                    f"`{other}`"
+                    for other in ("schema", "schema-file", "registry")
+                    if name != "message" and other in known and format_ in SCHEMA_FOR[other]
+                ]
+                right = f", which takes {listed(others, 'or')}" if others else ""
+                self._wrong(
+                    (role, name), f"{owner}: {name} is for values of {listed(formats, 'or')}, and {given}{right}"
+                )
+        if format_ in BY_SCHEMA and not {"registry", "schema-file"} & options.keys():
+            self._wrong((role, "value"), f"{owner}: values of {format_} need a `registry` or a `schema-file`")
+        if "registry" not in options:
+            for name in ("registry-user", "registry-password", "subject"):
+                if name in options:
+                    self._wrong((role, name), f"{owner}: {name} is for a `registry`, and there is none")
+        elif "registry-password" in options and "registry-user" not in options:
+            self._wrong((role, "registry-password"), f"{owner}: registry-password needs `registry-user`")
+        for address in options.get("registry", ()):
+            if not address.startswith(("http://", "https://")):
+                self._wrong(
+                    (role, "registry"),
+                    f"{owner}: a registry's address begins with http:// or https://, and not as {shown(address)}",
+                )
+
+    def _readers_schema(self, source: Part) -> None:
+        """Where the schema comes from that a topic's values are seen under."""
+        options = source.options
+        own = next((name for name in ("schema", "schema-file") if name in options), None)
+        if own is not None:
+            if "subject" in options:
+                self._wrong(
+                    ("source", "subject"),
+                    f"source topic: its {own} is the schema, and leaves nothing to subject: leave out one of them",
+                )
+        elif options["value"] == "json" and "registry" not in options:
+            self._wrong(("source",), "source topic needs a schema for values of json, or a registry that has it")
+        elif "registry" in options and "subject" not in options and len(options.get("topic", ())) != 1:
+            other = "schema" if options["value"] == "json" else "schema-file"
+            self._wrong(
+                ("source", "registry"),
+                "source topic: several topics have no one subject in the registry: "
+                f"say it by `subject`, or give `{other}`",
             )
 
     def _dead_letter(

@@ -76,7 +76,7 @@ def test_the_pipelines_in_files_run_and_have_the_answers_of_the_page(
         for order in orders:
             producer.send("orders", json.dumps(order).encode())
         producer.send("orders", b"poison")
-    ((_, text),) = blocks("connect.md", "yaml")
+    (_, text), *_ = blocks("connect.md", "yaml")
     # The Java of this session has begun elsewhere, and a relative path is one from there.
     text = text.replace("localhost:9092", servers).replace("lake/", f"{tmp_path}/lake/")
     (tmp_path / "orders.yaml").write_text(text)

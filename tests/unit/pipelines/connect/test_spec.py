@@ -107,7 +107,9 @@ trigger: now and then
 
 
 WRONG = {
-    ("  schema: id BIGINT, card STRING\n", ""): "2: source topic needs a schema for values of json",
+    ("  schema: id BIGINT, card STRING\n", ""): (
+        "2: source topic needs a schema for values of json, or a registry that has it"
+    ),
     (
         "  topic: orders\n",
         "  topic: orders\n  pattern: o.*\n",
@@ -115,7 +117,7 @@ WRONG = {
     (
         "  topic: orders\n",
         "  topic: orders\n  value: xml\n",
-    ): "5: source topic: value is one of json, string and bytes, and not xml",
+    ): "5: source topic: value is one of json, avro, protobuf, string and bytes, and not xml",
     ("  topic: orders\n", "  topic: orders\n  topic: again\n"): "5: topic is here twice; the first is on line 4",
     (
         "errors: dead-letter",
@@ -138,7 +140,8 @@ WRONG = {
     (
         "  type: parquet",
         "  type: topic\n  bootstrap.servers: localhost:9092",
-    ): "19: sink topic has no option path: there is topic, bootstrap.servers, value, key and delivery",
+    ): "19: sink topic has no option path: there is topic, bootstrap.servers, value, registry, registry-user, "
+    "registry-password, subject, schema-file, message, key and delivery",
 }
 """A change to a file that is right, and the line that it earns."""
 
@@ -147,6 +150,116 @@ WRONG = {
 def test_what_does_not_fit_together_is_told(tmp_path: Path, change: tuple[str, str]) -> None:
     assert change[0] in RIGHT
     assert f"p.yaml:{WRONG[change]}" in problems(tmp_path, RIGHT.replace(*change, 1))
+
+
+BY_SCHEMA = """\
+name: orders
+source:
+  type: topic
+  topic: orders
+  bootstrap.servers: localhost:9092
+  value: avro
+  registry: http://localhost:8081
+sink:
+  type: topic
+  topic: out
+  bootstrap.servers: localhost:9092
+  value: protobuf
+  schema-file: order.proto
+  message: shop.Order
+"""
+FROM = "  value: avro\n  registry: http://localhost:8081\n"
+TO = "  value: protobuf\n  schema-file: order.proto\n  message: shop.Order\n"
+WRONG_SCHEMAS = {
+    (FROM, "  value: avro\n"): "6: source topic: values of avro need a `registry` or a `schema-file`",
+    (TO, "  value: protobuf\n"): "12: sink topic: values of protobuf need a `registry` or a `schema-file`",
+    (
+        FROM,
+        FROM + "  schema: id BIGINT\n",
+    ): "8: source topic: schema is for values of json, and value is avro, which takes `schema-file` or `registry`",
+    (FROM, FROM + "  message: Order\n"): "8: source topic: message is for values of protobuf, and value is avro",
+    (
+        FROM,
+        "  registry: http://localhost:8081\n  schema-file: order.json\n",
+    ): "7: source topic: schema-file is for values of avro or protobuf, and value is json, which takes `schema` or "
+    "`registry`",
+    (
+        TO,
+        "  value: json\n  registry: http://localhost:8081\n  schema-file: order.json\n",
+    ): "14: sink topic: schema-file is for values of avro or protobuf, and value is json, which takes `registry`",
+    (
+        FROM,
+        "  value: bytes\n  registry: http://localhost:8081\n",
+    ): "7: source topic: registry is for values of json, avro or protobuf, and value is bytes",
+    (
+        TO,
+        "  registry: http://localhost:8081\n",
+    ): "12: sink topic: registry is for values of json, avro or protobuf, and value is not said",
+    (TO, TO + "  subject: o\n"): "15: sink topic: subject is for a `registry`, and there is none",
+    (TO, TO + "  registry-user: o\n"): "15: sink topic: registry-user is for a `registry`, and there is none",
+    (FROM, FROM + "  registry-password: o\n"): "8: source topic: registry-password needs `registry-user`",
+    (
+        "http://localhost:8081",
+        "localhost:8081",
+    ): "7: source topic: a registry's address begins with http:// or https://, and not as 'localhost:8081'",
+    (
+        "  topic: orders\n",
+        "  topic: [orders, more]\n",
+    ): "7: source topic: several topics have no one subject in the registry: say it by `subject`, or give "
+    "`schema-file`",
+    (
+        "  topic: orders\n",
+        "  pattern: o.*\n",
+    ): "7: source topic: several topics have no one subject in the registry: say it by `subject`, or give "
+    "`schema-file`",
+    (
+        FROM,
+        FROM + "  subject: o\n  schema-file: order.avsc\n",
+    ): "8: source topic: its schema-file is the schema, and leaves nothing to subject: leave out one of them",
+    (
+        "  topic: out\n  bootstrap.servers: localhost:9092\n  value: protobuf\n",
+        "  bootstrap.servers: localhost:9092\n  value: protobuf\n  registry: http://localhost:8081\n",
+    ): "12: sink topic without a topic has no one subject in the registry: say it by `subject`",
+}
+
+
+@pytest.mark.parametrize("change", WRONG_SCHEMAS, ids=WRONG_SCHEMAS.values())
+def test_what_does_not_fit_together_in_values_by_a_schema_is_told(tmp_path: Path, change: tuple[str, str]) -> None:
+    assert change[0] in BY_SCHEMA
+    for name in ("order.proto", "order.avsc"):
+        written(tmp_path, "{}", name)
+    assert problems(tmp_path, BY_SCHEMA.replace(*change, 1)) == [f"p.yaml:{WRONG_SCHEMAS[change]}"]
+
+
+def test_a_schema_file_stands_beside_the_pipelines_file(tmp_path: Path) -> None:
+    path = written(tmp_path, BY_SCHEMA)
+    missing = f"p.yaml:13: sink.schema-file: {tmp_path}/order.proto cannot be read: No such file or directory"
+    with pytest.raises(SpecError) as caught:
+        load(path)
+    assert str(caught.value) == f"{tmp_path}/{missing}"
+    written(tmp_path, "message Order {}", "order.proto")
+    pipeline = load(path)
+    assert (pipeline.schema_file("source"), pipeline.schema_file("sink")) == (None, "message Order {}")
+    (tmp_path / "order.desc").write_bytes(b"\xff")
+    assert load(written(tmp_path, BY_SCHEMA.replace("order.proto", "order.desc"))).schema_file("sink") == b"\xff"
+
+    text = BY_SCHEMA.replace(FROM, f"  value: avro\n  schema-file: {tmp_path}/order.avsc\n")
+    written(tmp_path, "record Order", "order.avsc")
+    assert problems(tmp_path, text) == [
+        "p.yaml:7: source.schema-file: order.avsc is no Avro schema, which is JSON: "
+        "Expecting value: line 1 column 1 (char 0)"
+    ]
+    written(tmp_path, '"string"', "order.avsc")
+    assert load(written(tmp_path, text)).schema_file("source") == '"string"'
+
+
+def test_several_topics_have_one_subject_or_one_schema_file(tmp_path: Path) -> None:
+    for name, content in (("order.avsc", "{}"), ("order.proto", "")):
+        written(tmp_path, content, name)
+    several = BY_SCHEMA.replace("  topic: orders\n", "  topic: [orders, more]\n")
+    for more in ("subject: orders", "schema-file: order.avsc"):
+        pipeline = load(written(tmp_path, several.replace(FROM, f"{FROM}  {more}\n")))
+        assert pipeline.source.options["registry"] == ("http://localhost:8081",)
 
 
 def test_a_variable_of_the_environment_stands_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
