@@ -51,6 +51,13 @@ _LOGICAL: dict[tuple[str, str], t.DataType] = {
 }
 _REFUSED = ("timestamp-nanos", "local-timestamp-nanos")
 _NESTED = (t.StructType, t.ArrayType, t.MapType)
+_CUT: dict[str, tuple[type[t.DataType], ...]] = {
+    "boolean": (t.NumericType, t.StringType, t.BinaryType),
+    "int": (t.LongType, t.FractionalType),
+    "long": (t.FractionalType,),
+    "float": (t.DoubleType, t.DecimalType),
+}
+"""Columns whose values fastavro would write as others: 1.5 as the int 1, 2**40 as an int that no reader takes."""
 _WIDER = ({"int", "long"}, {"float", "double"})
 _EXACT = Context(prec=2 * DECIMAL_DIGITS_MAX)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
@@ -256,7 +263,7 @@ def _or_null(schema: Any, may_be_null: bool) -> Any:
 
 
 def _refuse_misfit(schema: Any, data_type: t.DataType, where: str) -> None:
-    """Compares what has names; the values of plain types are compared when they are written."""
+    """Compares what has names, and numbers; the values of other types are compared when they are written."""
     if isinstance(schema, list):
         others = [one for one in schema if _kind(one) != "null"]
         if len(others) == 1:
@@ -282,6 +289,10 @@ def _refuse_misfit(schema: Any, data_type: t.DataType, where: str) -> None:
             _refuse_misfit(schema["values"], data_type.valueType, f"{where}{{}}")
         case _ if isinstance(data_type, _NESTED) or schema["type"] in ("record", "array", "map"):
             raise PipelineError(f"{where} is {data_type.simpleString()}, and {schema['type']} in the Avro schema")
+        case _ if isinstance(data_type, _CUT.get(schema["type"], ())):
+            raise PipelineError(
+                f"{where} is {data_type.simpleString()}, and {schema['type']} in the Avro schema: cast it"
+            )
 
 
 # Values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -230,6 +231,23 @@ def test_columns_that_the_schema_cannot_have_are_refused_before_a_job_starts(col
     with pytest.raises(PipelineError) as told:
         refuse_misfit(schema, columns)
     assert words in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("avro", "column"),
+    [
+        ("int", t.LongType()),
+        (["null", "int"], t.LongType()),
+        ({"type": "int", "doc": "n"}, t.DoubleType()),
+        ("long", t.DecimalType(10, 2)),
+        ("float", t.DoubleType()),
+        ("boolean", t.StringType()),
+    ],
+)
+def test_a_column_that_would_be_written_as_something_else_is_refused(avro: Any, column: t.DataType) -> None:
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "n", "type": avro}]})
+    with pytest.raises(PipelineError, match=rf"value\.n is {re.escape(column.simpleString())}, and .*: cast it"):
+        refuse_misfit(schema, t.StructType().add("n", column))
 
 
 def test_a_value_that_is_no_record_is_read() -> None:
