@@ -114,12 +114,15 @@ SOURCES: dict[str, Kind] = {
     "parquet": _files("Parquet files.", schema=Option(Type.TEXT, _SCHEMA.doc, required=True)),
     "text": _files("Files of text: each line is a record with the one field `value`."),
     "jdbc": Kind(
-        "A table or a query of a database, read once from beginning to end.",
+        "A table or a query of a database: once from beginning to end, or by a column that grows, as it grows.",
         {
             **_JDBC,
             "table": Option(Type.TEXT, "The table."),
             "query": Option(Type.TEXT, "Or a query."),
             "fetch-size": Option(Type.NUMBER, "Rows a round trip."),
+            "incrementing": Option(Type.TEXT, "A column of whole numbers, in which new rows have higher ones."),
+            "timestamp": Option(Type.TEXT, "A column of times, in which new and changed rows have later ones."),
+            "spool": Option(Type.TEXT, "The directory that keeps rows of a growing table until they are through."),
         },
         one_of=("table", "query"),
     ),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.pipelines.connect.http_in import HttpIn, Spool
 from ottla.pipelines.connect.progress import Batch, batch_of
-from ottla.pipelines.connect.spec import AVAILABLE_NOW, Pipeline
+from ottla.pipelines.connect.spec import AVAILABLE_NOW, Pipeline, interval_s
 from ottla.pipelines.connect.state import Home, State, born
 from ottla.pipelines.errors import PipelineError
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from ottla.pipelines.connect.growing import GrowingTable
     from ottla.pipelines.connect.sinks import Outcome
 
 LOOK_S = 0.1
@@ -153,6 +154,10 @@ class _Runner:
         self._state = state
         self._on_batch = on_batch
         self._is_asked_to_stop = is_asked_to_stop
+        self._spool: Path | None = None
+        self._table: GrowingTable | None = None
+        self._poll_at = 0.0
+        """When a growing table is looked at next, by the clock that never goes back."""
         self._told_until = ""
         """When the last micro-batch began that was told of, as Spark writes it."""
 
@@ -166,9 +171,12 @@ class _Runner:
         )  # fmt: skip
 
     def run(self, trigger: str | None) -> None:
-        from ottla.pipelines.connect import sinks, sources, transforms
+        from ottla.pipelines.connect import growing, sinks, sources, transforms
 
-        spool = str(self._spool) if self._pipeline.source.kind == "http" else None
+        if self._pipeline.source.is_growing:
+            self._spool = Path(self._pipeline.source.options.get("spool") or self._home.spool)
+            self._table = growing.GrowingTable(self._spark, self._pipeline, self._spool)
+        spool = None if self._spool is None else str(self._spool)
         df = transforms.apply(sources.read(self._spark, self._pipeline, spool), self._pipeline)
         found = sinks.outcomes(df, self._pipeline)
         self._say("running")
@@ -176,12 +184,16 @@ class _Runner:
             self._write(found)
             return
         checkpoint = self._pipeline.checkpoint or str(self._home.checkpoint)
+        if self._table is not None and trigger == AVAILABLE_NOW:
+            self._table.poll()  # what there is by now; the query ends with it
+            self._table = None
+        pace_s = growing.POLL_S if trigger in (None, AVAILABLE_NOW) else interval_s(trigger)
         queries: list[StreamingQuery] = []
         try:
             for outcome in found:
                 name = f"{self._pipeline.name}-{outcome.name}"
                 queries.append(outcome.start(name, f"{checkpoint}/{outcome.name}", trigger))
-            self._watch(queries)
+            self._watch(queries, pace_s)
         finally:
             for query in queries:
                 if query.isActive:
@@ -193,11 +205,12 @@ class _Runner:
             outcome.write()
         self._say("done")
 
-    def _watch(self, queries: list[StreamingQuery]) -> None:
+    def _watch(self, queries: list[StreamingQuery], pace_s: float) -> None:
         """Return when all queries have ended, or have been stopped because somebody asked."""
         while any(query.isActive for query in queries):
             self._report(queries)
             self._raise_failure(queries)
+            self._poll(pace_s)
             if self._is_asked_to_stop():
                 self._say("stopping")
                 deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -211,6 +224,12 @@ class _Runner:
         self._report(queries)
         self._raise_failure(queries)
         self._say("done")
+
+    def _poll(self, pace_s: float) -> None:
+        """Look at a growing table when it is time; looks that were missed are not made up for."""
+        if self._table is not None and time.monotonic() >= self._poll_at:
+            self._poll_at = time.monotonic() + pace_s
+            self._table.poll()
 
     def _raise_failure(self, queries: list[StreamingQuery]) -> None:
         for query in queries:

@@ -1,7 +1,7 @@
 """The sources by name, as DataFrames of fields with the record's own column (`record.META`) beside them.
 
 Promises: a value that cannot be read by its schema makes the record a bad one, never a row of nulls; a tombstone stays
-one. Every source but `jdbc` is a stream. Called by `runner`.
+one. Every source but a `jdbc` without a column that grows is a stream. Called by `runner`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ottla.pipelines.connect.record import META, VALUE_CONVERTER
 from ottla.pipelines.connect.transforms import in_spark_words, parsed_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from ottla.pipelines.connect.spec import Part, Pipeline
 
@@ -27,7 +28,7 @@ CORRUPT = "__ottla_corrupt"
 
 
 def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> DataFrame:
-    """The records of the pipeline's source; `spool` is where a source `http` keeps them."""
+    """The records of the pipeline's source; `spool` is where a source `http` or a growing table keeps them."""
     source = pipeline.source
     try:
         match source.kind:
@@ -46,7 +47,8 @@ def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> D
                 schema = parsed_schema(source.options["schema"])
                 return _files(spark, source, "parquet", schema).select(*schema.fieldNames(), _of_file())
             case "jdbc":
-                return _jdbc(spark, source)
+                table = jdbc_reader(spark, source).load()
+                return _with_meta(table if spool is None else _grown(spark, spool, table.schema))
             case "delta":
                 require_format(spark, "delta")
                 return _with_meta(spark.readStream.format("delta").load(source.options["path"]))
@@ -165,24 +167,31 @@ def _csv(spark: SparkSession, source: Part) -> DataFrame:
 
 
 def _spooled(spark: SparkSession, spool: str) -> DataFrame:
+    return _emptied(spark.readStream.format("text")).load(os.path.abspath(spool))
+
+
+def _grown(spark: SparkSession, spool: str, schema: T.StructType) -> DataFrame:
+    return _emptied(spark.readStream.format("parquet")).schema(schema).load(os.path.abspath(spool))
+
+
+def _emptied(reader: DataStreamReader) -> DataStreamReader:
     # Spark removes a file when a later micro-batch has begun, so what is in a checkpoint is never needed again.
-    return (
-        spark.readStream.format("text")
-        .option("cleanSource", "delete")
-        .option("spark.sql.streaming.fileSource.cleaner.numThreads", "1")
-        .load(os.path.abspath(spool))
-    )
+    return reader.option("cleanSource", "delete").option("spark.sql.streaming.fileSource.cleaner.numThreads", "1")
 
 
-def _jdbc(spark: SparkSession, source: Part) -> DataFrame:
+def jdbc_reader(spark: SparkSession, source: Part, table: str | None = None) -> DataFrameReader:
+    """Reads the table or the query of a source `jdbc`, or another table in its place."""
     options = source.options
     reader = spark.read.format("jdbc").option("url", options["url"])
-    names = {"driver": "driver", "user": "user", "password": "password", "table": "dbtable", "query": "query",
-             "fetch-size": "fetchsize"}  # fmt: skip
+    names = {"driver": "driver", "user": "user", "password": "password", "fetch-size": "fetchsize"}
+    if table is None:
+        names |= {"table": "dbtable", "query": "query"}
+    else:
+        reader = reader.option("dbtable", table)
     for ours, theirs in names.items():
         if ours in options:
             reader = reader.option(theirs, options[ours])
-    return _with_meta(reader.load())
+    return reader
 
 
 def _with_meta(df: DataFrame) -> DataFrame:

@@ -35,10 +35,11 @@ from ottla.pipelines.connect.yaml_file import Path as Place
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A name is also that of a directory, and part of a transactional id."""
-INTERVAL = re.compile(r"\d+ (milliseconds?|seconds?|minutes?|hours?)")
+INTERVAL = re.compile(r"(\d+) (millisecond|second|minute|hour)s?")
+UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 AVAILABLE_NOW = "available-now"
-BOUNDED = ("jdbc",)
-"""Sources that end: the pipeline reads them once and is done."""
+GROWS_BY = ("incrementing", "timestamp")
+"""Options of a source `jdbc` that make a stream of it; without them it ends, and the pipeline is done."""
 TOP = ("name", "source", "transforms", "sink", "errors", "dead-letter", "trigger", "checkpoint", "spark")
 
 Function = Callable[..., Any]
@@ -52,6 +53,11 @@ class Part:
     options: Mapping[str, Any]
     function: Function | None = None
     """The function of a `python` or `dataframe` transform that was given as one."""
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether it is a table that is read as it grows."""
+        return self.kind == "jdbc" and not self.options.keys().isdisjoint(GROWS_BY)
 
     def passed(self, prefix: str) -> dict[str, str]:
         """The options that begin so, which go on as they are."""
@@ -130,7 +136,7 @@ class Pipeline:
     @property
     def is_bounded(self) -> bool:
         """Whether the source ends by itself."""
-        return self.source.kind in BOUNDED
+        return self.source.kind == "jdbc" and not self.source.is_growing
 
     @property
     def has_shared_outcome(self) -> bool:
@@ -222,6 +228,13 @@ def _line_in(path: Path, error: BaseException) -> int:
 
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return (lines[-1] if lines else 0) or 0
+
+
+def interval_s(trigger: str) -> float:
+    """A trigger's time in seconds."""
+    found = INTERVAL.fullmatch(trigger)
+    assert found is not None, "the file was checked"
+    return int(found[1]) * UNIT_S[found[2]]
 
 
 def spelled(place: Place) -> str:
@@ -368,6 +381,10 @@ class _Check:
         assert sink is not None, "likewise"
         if source.kind == "http" and source.options["value"] == "json" and "schema" not in source.options:
             self._wrong(("source",), "source http needs a schema for values of json")
+        if source.kind == "jdbc" and "spool" in source.options and not source.is_growing:
+            self._wrong(
+                ("source", "spool"), f"source jdbc: spool is for a table that grows, by {listed(GROWS_BY, 'or')}"
+            )
         if source.kind == "topic":
             self._value_schema(source, "source")
             self._readers_schema(source)
@@ -467,11 +484,12 @@ class _Check:
         if sink is not None and sink.kind == "topic" and sink.options.get("topic") == found.topic:
             self._wrong(("dead-letter", "topic"), f"dead letters cannot go to {found.topic}, which is the sink's topic")
         shares = sink is not None and sink.kind == "topic" and sink.options.get("bootstrap.servers") == servers
-        if source is not None and source.kind == "http" and not shares:
+        if source is not None and (source.kind == "http" or source.is_growing) and not shares:
             # The spool gives a record up when one query has read it, and bad records would have a query of their own.
+            what = "source http" if source.kind == "http" else "growing source jdbc"
             self._wrong(
                 ("dead-letter",),
-                "a source http can have a dead-letter topic only beside a sink topic of the same brokers",
+                f"a {what} can have a dead-letter topic only beside a sink topic of the same brokers",
             )
         return found
 

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.pipelines.connect import Pipeline, SpecError, load
 from ottla.pipelines.connect.kinds import SINKS, SOURCES, TRANSFORMS
-from ottla.pipelines.connect.spec import DeadLetter
+from ottla.pipelines.connect.spec import DeadLetter, interval_s
 
 RIGHT = """\
 name: orders
@@ -260,6 +260,41 @@ def test_several_topics_have_one_subject_or_one_schema_file(tmp_path: Path) -> N
     for more in ("subject: orders", "schema-file: order.avsc"):
         pipeline = load(written(tmp_path, several.replace(FROM, f"{FROM}  {more}\n")))
         assert pipeline.source.options["registry"] == ("http://localhost:8081",)
+
+
+GROWING = """\
+name: rows
+source:
+  type: jdbc
+  url: jdbc:h2:mem:shop
+  driver: org.h2.Driver
+  table: orders
+sink:
+  type: json
+  path: out
+"""
+
+
+def test_a_table_ends_unless_it_is_read_as_it_grows(tmp_path: Path) -> None:
+    assert load(written(tmp_path, GROWING)).is_bounded
+    for option in ("incrementing: id", "timestamp: at", "timestamp: at\n  incrementing: id"):
+        grows = GROWING.replace("  table: orders\n", f"  table: orders\n  {option}\n")
+        assert not load(written(tmp_path, grows)).is_bounded
+    assert problems(tmp_path, GROWING.replace("  table: orders\n", "  table: orders\n  spool: rows\n")) == [
+        "p.yaml:7: source jdbc: spool is for a table that grows, by incrementing or timestamp"
+    ]
+    grows = GROWING.replace("  table: orders\n", "  table: orders\n  incrementing: id\n")
+    dead = "errors: dead-letter\ndead-letter: {topic: dead, bootstrap.servers: 'localhost:9092'}\n"
+    assert problems(tmp_path, grows + dead) == [
+        "p.yaml:12: a growing source jdbc can have a dead-letter topic only beside a sink topic of the same brokers"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "seconds"), [("250 milliseconds", 0.25), ("1 second", 1), ("2 minutes", 120), ("1 hours", 3600)]
+)
+def test_a_trigger_is_a_time(trigger: str, seconds: float) -> None:
+    assert interval_s(trigger) == seconds
 
 
 def test_a_variable_of_the_environment_stands_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
