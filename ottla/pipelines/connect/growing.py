@@ -72,6 +72,7 @@ class Spool:
     """The directory between the database and the stream; it alone knows how far the table was read."""
 
     def __init__(self, path: Path) -> None:
+        path = path.absolute()  # Spark's own directory may be another
         self._path = path
         self._new = path / "_new"  # Spark passes over what begins so, and warns of it when it is told to read it
         self._rows = self._new / "rows"
@@ -112,6 +113,7 @@ class Spool:
                 at.write_text(path.name, encoding="utf-8")
                 _sync(at)
                 at.rename(self._at)
+                _sync(self._path)  # first the position: rows that are shown and not noted would be read again
                 path.rename(self._path / path.name)
                 _sync(self._path)
 
@@ -137,7 +139,7 @@ class GrowingTable:
     def poll(self) -> int:
         """Write what is new as the stream's next file; how many rows there were."""
         new = self._spool.begin()
-        self._above().coalesce(1).write.parquet(new)
+        self._above().coalesce(1).write.option("maxRecordsPerFile", 0).parquet(new)  # one file, whatever is set
         count, incrementing, timestamp_us = self._end_of(self._spark.read.schema(self.schema).parquet(new))
         if count:
             number = 0 if self._position is None else self._position.number + 1
