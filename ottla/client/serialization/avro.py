@@ -51,8 +51,15 @@ class AvroSerializer:
         if value is None:
             return None
         out = _Out(self._ids.prefix(topic, self._record, self._schema) if self._ids else b"")
+        made = self._to_dict(value) if self._to_dict else value
+        validation = self._avro.validation
         try:
-            self._avro.schemaless_writer(out, self._parsed, self._to_dict(value) if self._to_dict else value)
+            # What is written unasked would be 1.5 as the int 1, and 2**40 as an int that no reader takes.
+            validation.validate(made, self._parsed)
+            self._avro.schemaless_writer(out, self._parsed, made)
+        except validation.ValidationError as error:
+            told = "; ".join(map(str, error.errors))
+            raise SerializationError(f"the value for topic {topic} is not {self._record}: {told}") from error
         except (ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError) as error:
             raise SerializationError(f"the value for topic {topic} is not {self._record}: {error}") from error
         return b"".join(out.parts)

@@ -7,6 +7,7 @@ read costs that value and no other; whatever is not the value's fault (a registr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
@@ -105,7 +106,7 @@ def _read_one(read: Callable[[bytes], Any], data: bytes | None) -> tuple[Any, st
             raise
         return None, str(error)
     except SerializationError as error:
-        return None, str(error)
+        return None, _reason(error)
 
 
 def _write_one(write: Callable[[Any], bytes], row: Any) -> tuple[bytes | None, str | None]:
@@ -114,7 +115,12 @@ def _write_one(write: Callable[[Any], bytes], row: Any) -> tuple[bytes | None, s
     try:
         return write(row), None
     except SerializationError as error:
-        return None, str(error)
+        return None, _reason(error)
+
+
+def _reason(error: SerializationError) -> str:
+    """What a serializer says, but for the topic's name, which a column does not know: it was given as an empty one."""
+    return re.sub(r" (from|for) topic (?= |$)", "", str(error))
 
 
 def _fitted(row: tuple[Any, str | None], arrow: pa.DataType) -> tuple[Any, str | None]:

@@ -268,12 +268,10 @@ def test_a_value_that_cannot_be_read_or_written_stops_with_one_line_or_is_skippe
         "schema-file": str(tmp_path / "narrow.avsc"),
     }  # fmt: skip
     sent(servers, topic, [writer.serialize(topic, order(WIDE), [])])
-    with pytest.raises(
-        PipelineFailed, match=rf"^{topic}-0@0: avro: the value .*is not Narrow: .*\(DataException\)\. `"
-    ):
+    with pytest.raises(PipelineFailed, match=rf"^{topic}-0@0: avro: the value is not Narrow: .*\(DataException\)\. `"):
         once(Pipeline("stops-writing", source=source, transforms=TRANSFORMS, sink=sink), spark, tmp_path)
     sent(servers, topic, [b"poison"])
-    with pytest.raises(PipelineFailed, match=rf"^{topic}-0@1: avro: the bytes .* do not begin with a schema's number"):
+    with pytest.raises(PipelineFailed, match=rf"^{topic}-0@1: avro: the bytes do not begin with a schema's number"):
         once(
             Pipeline("stops-reading", source=source, sink={"type": "json", "path": str(tmp_path / "out")}),
             spark,

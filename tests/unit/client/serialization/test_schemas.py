@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -50,6 +53,43 @@ class TestAvro:
     @pytest.fixture(autouse=True)
     def needs_fastavro(self) -> None:
         pytest.importorskip("fastavro")
+
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [
+            ("int", 2**31), ("int", -(2**31) - 1), ("int", 1.5), ("int", True), ("long", 2**63), ("long", 0.5),
+            ("boolean", "x"), ("boolean", 1), ("float", "1"), ("string", 1), ("bytes", "text"),
+            ({"type": "array", "items": "int"}, [1, 2**40]), (["null", "int"], 2**40),
+        ],
+    )  # fmt: skip
+    def test_a_value_that_would_be_written_as_another_is_refused(self, kind: Any, value: Any) -> None:
+        schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]}
+        with pytest.raises(SerializationError, match="the value for topic t is not R: ") as refused:
+            AvroSerializer(schema).serialize("t", {"f": value}, [])
+        assert "\n" not in str(refused.value)
+
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [
+            ("int", -(2**31)), ("long", 2**63 - 1), ("double", 3), ("float", 0.5), ("boolean", False),
+            ({"type": "int", "logicalType": "date"}, date(2026, 11, 16)),
+            ({"type": "int", "logicalType": "time-millis"}, time(1, 2, 3, 4000)),
+            ({"type": "long", "logicalType": "time-micros"}, time(1, 2, 3, 4)),
+            ({"type": "long", "logicalType": "timestamp-millis"}, datetime(2026, 11, 16, 1, 2, 3, 4000, UTC)),
+            ({"type": "long", "logicalType": "timestamp-micros"}, datetime(2026, 11, 16, 1, 2, 3, 4, UTC)),
+            ({"type": "long", "logicalType": "local-timestamp-micros"}, datetime(2026, 11, 16, 1, 2, 3, 4)),
+            ({"type": "string", "logicalType": "uuid"}, UUID(int=7)),
+            ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, Decimal("12.34")),
+            ({"type": "fixed", "name": "F", "size": 8, "logicalType": "decimal", "precision": 9}, Decimal(12)),
+            ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B"),
+            ({"type": "fixed", "name": "F", "size": 2}, b"xy"),
+            ({"type": "map", "values": ["null", "int"]}, {"a": None, "b": 1}),
+        ],
+    )  # fmt: skip
+    def test_a_value_of_its_schema_reads_back(self, kind: Any, value: Any) -> None:
+        schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]}
+        data = AvroSerializer(schema).serialize("t", {"f": value}, [])
+        assert AvroDeserializer(None, schema).deserialize("t", data, []) == {"f": value}
 
     def test_a_value_is_behind_its_schemas_number_and_reads_back(
         self, server: FakeRegistry, registry: SchemaRegistry

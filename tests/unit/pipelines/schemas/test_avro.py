@@ -261,3 +261,11 @@ def test_a_type_or_a_name_that_avro_does_not_have_is_refused() -> None:
         avro_schema(t.StructType().add("i", t.DayTimeIntervalType()))
     with pytest.raises(PipelineError, match="'my column' has a name that Avro does not allow"):
         avro_schema(t.StructType().add("my column", t.LongType()))
+
+
+def test_the_reason_of_a_bad_value_names_no_topic_since_none_is_known() -> None:
+    read = AvroReading('"string"', None).open_reader()
+    arrow = pa.struct([("value", pa.string()), ("error", pa.string())])
+    (bad,) = read_batch(read, pa.array([b"\x09x"], pa.binary()), arrow).to_pylist()
+    assert bad["value"] is None
+    assert bad["error"].startswith("the bytes are not string: ")
