@@ -149,9 +149,11 @@ def _prepare(master: str, java: str | os.PathLike[str] | None) -> None:
     """What a Java process and the Python workers below it inherit has to be there before the process is started."""
     os.environ["JAVA_HOME"] = str(find_java(java).home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if not LOCAL.match(master):
+        # No PYSPARK_DRIVER_PYTHON: it is what executors run `format("ottla")` in, rather than PYSPARK_PYTHON, and a
+        # path of this machine is nothing to a node that keeps its Python elsewhere.
         return
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     if os.environ["PYSPARK_PYTHON"] == sys.executable and "SPARK_HOME" not in os.environ:
         package = find_spec("pyspark")

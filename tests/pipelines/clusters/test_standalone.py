@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from ottla.pipelines import spark
 from ottla.testing import Cluster
 from tests.pipelines.clusters import program
 from tests.pipelines.clusters.outcome import check_outcome, make_topics
@@ -28,3 +30,12 @@ def test_the_program_runs_on_a_standalone_cluster(cluster: Cluster, tmp_path: Pa
         )
     assert found["executors"] == ["org.apache.spark.executor.CoarseGrainedExecutorBackend"]
     check_outcome(cluster, topics, found)
+
+
+def test_the_nodes_python_is_the_one_that_pyspark_python_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For `format("ottla")` too, which Spark would run in PYSPARK_DRIVER_PYTHON, on the nodes as well."""
+    monkeypatch.setattr(os, "environ", {**os.environ, "PYSPARK_PYTHON": "/of/the/nodes/python"})
+    os.environ.pop("PYSPARK_DRIVER_PYTHON", None)
+    spark._prepare("yarn", None)
+    assert os.environ["PYSPARK_PYTHON"] == "/of/the/nodes/python"
+    assert "PYSPARK_DRIVER_PYTHON" not in os.environ
