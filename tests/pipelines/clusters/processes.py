@@ -1,6 +1,7 @@
 """Spark's own servers, from the jars of the installed package: a standalone master with a worker, and Spark Connect.
 
 `connect_server` and `standalone` start them and stop them; each skips the test with the reason where there is no Java.
+`running` is any server's process; `hadoop` has others.
 """
 
 from __future__ import annotations
@@ -47,11 +48,16 @@ def environment() -> dict[str, str]:
 
 
 def spark_home() -> Path:
+    whole = whole_home()
+    return light_home(whole) or whole
+
+
+def whole_home() -> Path:
+    """The installed package, with the archive that a cluster's workers are sent."""
     package = find_spec("pyspark")
     assert package is not None, "the tests of pipelines need it"
     assert package.origin is not None
-    whole = Path(package.origin).parent
-    return light_home(whole) or whole
+    return Path(package.origin).parent
 
 
 @contextmanager
@@ -66,12 +72,12 @@ def connect_server(directory: Path) -> Iterator[str]:
         "spark.ui.enabled": "false",
     }
     command = [
-        "bin/spark-submit", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
-        "--master", "local[2]",
+        str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]",
+        "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
         *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
         "spark-internal",
     ]  # fmt: skip
-    with _running(command, directory / "connect-server.log", port):
+    with running(command, directory / "connect-server.log", port):
         yield f"sc://{LOOPBACK}:{port}"
 
 
@@ -83,20 +89,20 @@ def standalone(directory: Path) -> Iterator[str]:
     master = f"spark://{LOOPBACK}:{port}"
     at = ["--host", LOOPBACK, "--webui-port", "0"]
     own = ["--cores", "2", "--memory", "1g", "--work-dir", str(directory / "work")]
-    first = ["bin/spark-class", f"{deploy}.master.Master", *at, "--port", str(port)]
-    second = ["bin/spark-class", f"{deploy}.worker.Worker", *at, *own, master]
-    with _running(first, directory / "master.log", port), _running(second, directory / "worker.log"):
+    start = str(spark_home() / "bin" / "spark-class")
+    first = [start, f"{deploy}.master.Master", *at, "--port", str(port)]
+    second = [start, f"{deploy}.worker.Worker", *at, *own, master]
+    with running(first, directory / "master.log", port), running(second, directory / "worker.log"):
         yield master
 
 
 @contextmanager
-def _running(command: list[str], log: Path, port: int | None = None) -> Iterator[None]:
+def running(command: list[str], log: Path, port: int | None = None) -> Iterator[None]:
     """The process, and that it listens on `port`."""
     log.parent.mkdir(exist_ok=True)
     with open(log, "ab") as told:
         process = subprocess.Popen(
-            [str(spark_home() / command[0]), *command[1:]],
-            cwd=log.parent, env=environment(), stdin=subprocess.DEVNULL, stdout=told, stderr=told,
+            command, cwd=log.parent, env=environment(), stdin=subprocess.DEVNULL, stdout=told, stderr=told,
         )  # fmt: skip
 
     def is_ready() -> bool:

@@ -2,7 +2,8 @@
 it, copies it exactly once, and counts words.
 
 It is told on its command line, in JSON, how to make its `session`, the brokers' address and the topics; what it found
-is the last line of its output, in JSON. `run` is the handle that a test has.
+is the last line of its output, in JSON. `run` is the handle that a test has; one that starts it otherwise has `tell`
+and `heard`.
 """
 
 from __future__ import annotations
@@ -30,14 +31,23 @@ SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 def run(log: Path, session: dict[str, Any], servers: str, home: Path, topics: dict[str, str]) -> dict[str, Any]:
     """What the program has found; `topics` names `source`, `copy`, `words` and `counts`."""
-    told = {"session": session, "servers": servers, "home": str(home), "topics": topics}
     with open(log, "ab") as errors:
         ended = subprocess.run(
-            [sys.executable, "-m", "tests.pipelines.clusters.program", json.dumps(told)],
+            [sys.executable, "-m", "tests.pipelines.clusters.program", tell(session, servers, home, topics)],
             cwd=ROOT, env=os.environ | SHORT_LIVED, stdout=subprocess.PIPE, stderr=errors, text=True, check=False,
         )  # fmt: skip
     assert ended.returncode == 0, log.read_text(errors="replace")[-4000:]
-    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return heard(ended.stdout)
+
+
+def tell(session: dict[str, Any], servers: str, home: Path, topics: dict[str, str]) -> str:
+    """The program's one argument. It does not end in two braces, because YARN would take them for a mark of its own."""
+    return json.dumps({"session": session, "topics": topics, "servers": servers, "home": str(home)})
+
+
+def heard(output: str) -> dict[str, Any]:
+    """What the program has found, of what it said."""
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
     return found
 
 
