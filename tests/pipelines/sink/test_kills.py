@@ -349,6 +349,8 @@ class Copy:
         with Admin(bootstrap_servers=self.address) as admin:
             stable = admin.list_offsets(places, isolation_level="read_committed").all()
             assert stable == admin.list_offsets(places).all()
+            # After hundreds of tests a broker that is killed would look through all their logs before it is back.
+            admin.delete_topics([self.source, self.target]).all()
 
 
 def numbers(address: str, topic: str) -> list[tuple[int, bytes, int]]:
