@@ -17,7 +17,6 @@ together. Called by `runner`.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from pyspark.sql import types as T
 from ottla.pipelines.connect import record
 from ottla.pipelines.connect.errors import nearest
 from ottla.pipelines.connect.sources import jdbc_reader
+from ottla.pipelines.durable import sync, write_beside
 from ottla.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -100,22 +100,19 @@ class Spool:
     def end(self, position: Position) -> None:
         """The look that was written ends here: it is whole, and may be published."""
         (part,) = self._rows.glob("part-*.parquet")
-        _sync(part)
+        sync(part)
         part.rename(self._new / position.file_name)
-        _sync(self._new)
+        sync(self._new)
         self.publish()
 
     def publish(self) -> None:
         """Show the stream a look that is whole, here or in a run that was cut short."""
         for path in self._new.iterdir() if self._new.is_dir() else ():
             if Position.of(path.name) is not None:
-                at = self._at.with_name("_position.new")
-                at.write_text(path.name, encoding="utf-8")
-                _sync(at)
-                at.rename(self._at)
-                _sync(self._path)  # first the position: rows that are shown and not noted would be read again
+                # First the position: rows that are shown and not noted would be read again.
+                write_beside(self._at, path.name.encode())
                 path.rename(self._path / path.name)
-                _sync(self._path)
+                sync(self._path)
 
 
 class GrowingTable:
@@ -217,12 +214,3 @@ class GrowingTable:
         if not isinstance(type_, types) or (isinstance(type_, T.DecimalType) and type_.scale != 0):
             raise pipeline.wrong(("source", option), f"{asked} is {type_.simpleString()}, and {what} are needed")
         return field.name
-
-
-def _sync(path: Path) -> None:
-    """Down to the disk: a name that outlives its bytes would be a position without rows."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -25,6 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 
+from ottla.pipelines.durable import sync
 from ottla.pipelines.errors import PipelineError
 
 log = logging.getLogger(__name__)
@@ -119,11 +120,7 @@ class Spool:
             file.flush()
             os.fsync(file.fileno())
         os.replace(hidden, self.directory / name)
-        directory = os.open(self.directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync(self.directory)
 
 
 class HttpIn:

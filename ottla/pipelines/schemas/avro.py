@@ -57,7 +57,7 @@ _CUT: dict[str, tuple[type[t.DataType], ...]] = {
     "long": (t.FractionalType,),
     "float": (t.DoubleType, t.DecimalType),
 }
-"""Columns whose values fastavro would write as others: 1.5 as the int 1, 2**40 as an int that no reader takes."""
+"""Columns that a schema would cut, or most of whose values it refuses: told before the job, not record by record."""
 _WIDER = ({"int", "long"}, {"float", "double"})
 _EXACT = Context(prec=2 * DECIMAL_DIGITS_MAX)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")

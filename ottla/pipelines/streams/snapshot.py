@@ -23,10 +23,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ottla.pipelines.durable import sync, sync_tree, write_beside
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.stores.copies import Changelog, Segment, copy_changelog, write_changelogs
 from ottla.pipelines.streams.stores.scale import last_batch
-from ottla.pipelines.streams.stores.shelf import Shelf, StoredFile, sync_directory, sync_tree, write_beside
+from ottla.pipelines.streams.stores.shelf import Shelf, StoredFile
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,7 @@ def restore(
     if checkpoint.exists():
         checkpoint.rmdir()
     beside.rename(checkpoint)
-    sync_directory(checkpoint.parent)
+    sync(checkpoint.parent)
     return snapshot
 
 

@@ -1,4 +1,4 @@
-"""Files by their SHA-256, each kept once, and how a file or a tree is made durable.
+"""Files by their SHA-256, each kept once.
 
 Promises: a file is there as a whole or not at all; what is given back was compared with its sum.
 """
@@ -6,12 +6,11 @@ Promises: a file is there as a whole or not at all; what is given back was compa
 from __future__ import annotations
 
 import hashlib
-import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.pipelines.durable import write_beside
 from ottla.pipelines.errors import PipelineError
 
 
@@ -92,38 +91,3 @@ class Shelf:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_beside(path: Path, data: bytes) -> None:
-    """Write a file under another name, make it durable, then give it its own."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
-
-
-def sync_tree(root: Path) -> None:
-    """Make everything below a directory durable."""
-    for path in root.rglob("*"):
-        if path.is_dir():
-            sync_directory(path)
-        else:
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-    sync_directory(root)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
