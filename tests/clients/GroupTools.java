@@ -4,11 +4,13 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.tools.ConsumerPerformance;
@@ -84,16 +86,22 @@ public class GroupTools {
         long deadline = System.currentTimeMillis() + PATIENCE_MS;
         while (true) {
             boolean isShare = group.startsWith("share");
-            GroupState state;
-            int size;
-            if (isShare) {
-                var found = admin.describeShareGroups(List.of(group)).describedGroups().get(group).get();
-                state = found.groupState();
-                size = found.members().size();
-            } else {
-                var found = admin.describeConsumerGroups(List.of(group)).describedGroups().get(group).get();
-                state = found.groupState();
-                size = found.members().size();
+            GroupState state = GroupState.UNKNOWN;
+            int size = 0;
+            try {
+                if (isShare) {
+                    var found = admin.describeShareGroups(List.of(group)).describedGroups().get(group).get();
+                    state = found.groupState();
+                    size = found.members().size();
+                } else {
+                    var found = admin.describeConsumerGroups(List.of(group)).describedGroups().get(group).get();
+                    state = found.groupState();
+                    size = found.members().size();
+                }
+            } catch (ExecutionException error) {
+                // On a busy machine the first member may not have joined yet, and with it the group is not there.
+                if (!(error.getCause() instanceof GroupIdNotFoundException))
+                    throw error;
             }
             if (state == (count == 0 ? GroupState.EMPTY : GroupState.STABLE) && size == count)
                 return;

@@ -19,9 +19,23 @@ from benchmarks.harness import DISK_VARIABLE, file_system, is_met, opened, real_
 SPARKS = command.HERE / "bench_pipelines.py"
 """Runs where Spark's tests run: see tests/pipelines/test_benchmark.py."""
 MODULES = sorted(set(command.HERE.glob("bench_*.py")) - {SPARKS})
+KAFKAS = {"bench_broker", "bench_clients", "bench_groups"}
+"""Start a Kafka each, for minutes. They say nothing of Ottla at small sizes, and `make bench` would say at once."""
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(
+            path,
+            marks=pytest.mark.skipif(
+                path.stem in KAFKAS and "OTTLA_SOAK" not in os.environ, reason="takes minutes: OTTLA_SOAK=1 runs it"
+            ),
+        )
+        for path in MODULES
+    ],
+    ids=lambda path: path.stem,
+)
 def test_every_benchmark_of_a_module_works_with_small_sizes(path: Path) -> None:
     check_with_small_sizes(path)
 

@@ -1,0 +1,92 @@
+"""The test phases of `make test`, in turn: `python -m tests.run unit pipelines [-- pytest's own arguments]`.
+
+A test that fails is run once more, alone. If it passes then, the run goes on, and its end names the test as flaky: a
+bug, in the test or in Ottla, that somebody has to find. If it fails again, or if more than `RETRIED_MAX` fail, the run
+fails. Called by the Makefile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RETRIED_MAX = 20
+"""So many failures at once are not flaky tests but a broken build: a second try would only take time."""
+
+PHASES = {
+    # A file stays in one process, so that its Kafka or broker starts once; in the order of their names, because those
+    # that take longest (cli, clients, durability) come first then, and none of them is left for the end.
+    "unit": ["--dist", "loadfile", "--no-loadscope-reorder", "--ignore", "tests/pipelines"],
+    # One Spark serves them all.
+    "pipelines": ["tests/pipelines"],
+}
+TESTS_FAILED = 1
+"""pytest's exit code where tests ran and some failed; others mean that they could not run."""
+
+
+@dataclass
+class Outcome:
+    """How a phase ended: pytest's exit code, and the tests that passed only when they were tried again."""
+
+    phase: str
+    exit_code: int
+    seconds: float
+    flaky: list[str] = field(default_factory=list)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.run", description="Run test phases, failures once more.")
+    parser.add_argument("phases", nargs="+", choices=list(PHASES))
+    parser.add_argument("--jobs", type=int, default=1, help="processes of the unit phase")
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    asked, extra = parser.parse_args(arguments[:cut]), arguments[cut + 1 :]
+    outcomes = []
+    for phase in asked.phases:
+        jobs = ["-n", str(asked.jobs)] if phase == "unit" else []
+        outcomes.append(run_phase(phase, [*PHASES[phase], *jobs, *extra]))
+        if outcomes[-1].exit_code:
+            break
+    print(report(outcomes), flush=True)
+    return outcomes[-1].exit_code
+
+
+def run_phase(phase: str, arguments: Sequence[str]) -> Outcome:
+    """Run pytest with these arguments, and what failed once more, alone."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        failures = Path(directory) / "failed.txt"
+        exit_code = _pytest([*arguments, "--failed-to", str(failures)])
+        failed = failures.read_text(encoding="utf-8").splitlines() if failures.exists() else []
+        flaky: list[str] = []
+        if exit_code == TESTS_FAILED and 0 < len(failed) <= RETRIED_MAX:
+            print(f"A second try, alone, of the {len(failed)} that failed above:", flush=True)
+            exit_code = _pytest([f"@{failures}"])
+            flaky = failed if exit_code == 0 else []
+    return Outcome(phase, exit_code, time.monotonic() - began, flaky)
+
+
+def report(outcomes: Sequence[Outcome]) -> str:
+    """What `make test` prints at the very end."""
+    lines = []
+    for one in outcomes:
+        minutes, seconds = divmod(round(one.seconds), 60)
+        verdict = "passed" if one.exit_code == 0 else f"FAILED (pytest's exit code {one.exit_code})"
+        lines.append(f"{one.phase:<10} {minutes:>3} min {seconds:02} s  {verdict}")
+    flaky = [test for one in outcomes for test in one.flaky]
+    lines.append(f"flaky tests: {len(flaky) or 'none'}")
+    lines.extend(f"  FLAKY {test}: failed, and passed on its second try; find out why" for test in flaky)
+    return "\n".join(lines)
+
+
+def _pytest(arguments: Sequence[str]) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", "-p", "tests.failures", *arguments], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""`make test` tells the truth: what passes only on its second try is named, and what fails twice fails the run."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.run import RETRIED_MAX, Outcome, main, report, run_phase
+
+ROOT = Path(__file__).parent.parent
+PARAMETERS = {"OTTLA_SEED", "OTTLA_SEEDS", "OTTLA_CRASH_JOURNAL"}
+"""Not switches: which seed to run again, and where to write what it did."""
+
+FAILS_ONCE = """
+from pathlib import Path
+
+def test_fails_the_first_time():
+    marker = Path(__file__).with_suffix(".ran")
+    ran_before = marker.exists()
+    marker.touch()
+    assert ran_before
+
+def test_passes():
+    pass
+"""
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of tests that are not this project's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # a start without them takes a fraction of the time
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("workers", [[], ["-p", "xdist", "-n", "2"]], ids=["alone", "two-workers"])
+def test_a_test_that_passes_on_its_second_try_is_named_as_flaky(elsewhere: Path, workers: list[str]) -> None:
+    (elsewhere / "test_it.py").write_text(FAILS_ONCE)
+    outcome = run_phase("unit", workers)
+    assert outcome.exit_code == 0
+    assert outcome.flaky == ["test_it.py::test_fails_the_first_time"]
+    assert "FLAKY test_it.py::test_fails_the_first_time" in report([outcome])
+
+
+def test_a_test_that_fails_twice_fails_the_run(elsewhere: Path) -> None:
+    (elsewhere / "test_it.py").write_text("def test_fails():\n    assert False\n")
+    outcome = run_phase("unit", [])
+    assert outcome.exit_code == 1
+    assert outcome.flaky == []
+    assert "FAILED" in report([outcome])
+
+
+def test_many_failures_at_once_are_not_tried_again(elsewhere: Path) -> None:
+    (elsewhere / "test_it.py").write_text(
+        f"import pytest\nfrom pathlib import Path\n\n"
+        f"@pytest.mark.parametrize('number', range({RETRIED_MAX + 1}))\n"
+        f"def test_fails(number):\n"
+        f"    with Path('runs').open('a') as file:\n        file.write('x')\n    assert False\n"
+    )
+    assert run_phase("unit", []).exit_code == 1
+    assert len((elsewhere / "runs").read_text()) == RETRIED_MAX + 1
+
+
+def test_a_file_that_cannot_be_collected_fails_the_run_at_once(elsewhere: Path) -> None:
+    (elsewhere / "test_it.py").write_text("import no_such_module\n")
+    assert run_phase("unit", []).exit_code not in (0, 1)
+
+
+def test_a_run_without_flaky_tests_says_so() -> None:
+    assert report([Outcome("unit", 0, 61.0)]).splitlines() == ["unit         1 min 01 s  passed", "flaky tests: none"]
+
+
+def test_an_unknown_phase_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["units"])
+    assert "invalid choice: 'units'" in capsys.readouterr().err
+
+
+def test_make_soak_runs_every_test_that_a_switch_leaves_out() -> None:
+    """A switch that no target sets hides its tests from everyone."""
+    read = r"environ\.get\(\"(OTTLA_\w+)\"|environ\[\"(OTTLA_\w+)\"\]|\"(OTTLA_\w+)\" (?:not )?in os\.environ"
+    switches = {
+        "".join(names)
+        for path in (ROOT / "tests").rglob("*.py")
+        for names in re.findall(read, path.read_text(encoding="utf-8"))
+    }
+    soak = (ROOT / "Makefile").read_text(encoding="utf-8").split("\nsoak:")[1].split("\n\n")[0]
+    assert switches - PARAMETERS == set(re.findall(r"(OTTLA_[A-Z_]+)=", soak))
+    assert not re.search(r"\s-[mk]\s", soak), "a selection would leave tests out"
