@@ -15,12 +15,16 @@ from ottla.lazy import front_door
 
 if TYPE_CHECKING:
     from ottla.config.broker import (
+        FIXED_AT_START,
         NOT_ACTED_ON,
         BrokerConfig,
         ListenerSpec,
         Voter,
+        is_unserved,
         names_without_effect,
+        refuse_unserved_changes,
         start_warnings,
+        unserved_security,
     )
     from ottla.config.client_metrics import ClientMetricsConfig, parse_match, validate_client_metrics
     from ottla.config.describe import (
@@ -39,7 +43,18 @@ if TYPE_CHECKING:
     from ottla.config.topic import validate_topic
 
 _LAZY = {
-    "broker": ("NOT_ACTED_ON", "BrokerConfig", "ListenerSpec", "Voter", "names_without_effect", "start_warnings"),
+    "broker": (
+        "FIXED_AT_START",
+        "NOT_ACTED_ON",
+        "BrokerConfig",
+        "ListenerSpec",
+        "Voter",
+        "is_unserved",
+        "names_without_effect",
+        "refuse_unserved_changes",
+        "start_warnings",
+        "unserved_security",
+    ),
     "client_metrics": ("ClientMetricsConfig", "parse_match", "validate_client_metrics"),
     "describe": (
         "ConfigEntry",
@@ -59,6 +74,7 @@ _LAZY = {
 _HOME = {name: module for module, names in _LAZY.items() for name in names}
 
 __all__ = [
+    "FIXED_AT_START",
     "NOT_ACTED_ON",
     "BrokerConfig",
     "CleanerConfig",
@@ -84,11 +100,14 @@ __all__ = [
     "describe_topic",
     "duration_ms",
     "format_property",
+    "is_unserved",
     "names_without_effect",
     "parse_match",
     "read_properties",
+    "refuse_unserved_changes",
     "spell",
     "start_warnings",
+    "unserved_security",
     "validate_client_metrics",
     "validate_dynamic",
     "validate_group",

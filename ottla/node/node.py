@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from ottla.config import BrokerConfig, ListenerSpec, start_warnings
+from ottla.config import BrokerConfig, ListenerSpec, start_warnings, unserved_security
 from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.errors import TopicAlreadyExists, error_class
@@ -28,6 +28,7 @@ from ottla.node.assignments import Assignments
 from ottla.node.controller_link import LocalController
 from ottla.node.directories import CannotStart, check_directories, epoch_of_clean_shutdown, format_new
 from ottla.node.lifecycle import BrokerLifecycle
+from ottla.node.unenforced import unenforced_metadata
 from ottla.raft import RaftNode, VoterSet, read_bootstrap
 from ottla.replica import LogDriver, PartitionLog, ReplicaManager
 from ottla.server import (
@@ -65,6 +66,9 @@ class Node:
         if config.roles != {"broker", "controller"}:
             roles = ",".join(sorted(config.roles))
             raise CannotStart(f"process.roles={roles} is not supported yet: set process.roles=broker,controller")
+        unserved = unserved_security(config)
+        if unserved is not None:
+            raise CannotStart(unserved)
         self.config = config
         self.world = world
         self.cluster_id = ""
@@ -185,6 +189,8 @@ class Node:
         await self.lifecycle.register()
         await self.lifecycle.unfence()
         assignments.start(link)
+        for line in unenforced_metadata(self.loader.image, config.node_id):
+            log.warning("[Node %d] %s", config.node_id, line)
         # Only now: a client that asks a fenced node learns of a cluster without brokers, and librdkafka 2.16 then has
         # nobody left to ask.
         self.sockets.release()

@@ -4,6 +4,7 @@ The front door is light: handlers are imported when the first request of their A
 """
 
 from ottla.server.broker import Broker, ControllerLink
+from ottla.server.connection_rate import CREATION_RATE
 from ottla.server.context import CloseConnection, Connection, RequestContext
 from ottla.server.dispatch import Dispatcher, Route
 from ottla.server.exposition import MetricsServer
@@ -16,6 +17,7 @@ from ottla.server.topic_creation import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TO
 from ottla.server.transaction_markers import LocalMarkers
 
 __all__ = [
+    "CREATION_RATE",
     "GROUP_TOPIC",
     "SHARE_TOPIC",
     "TRANSACTION_TOPIC",

@@ -34,8 +34,8 @@ def main() -> None:
 async def _serve() -> None:
     lines = Lines(sys.stdin.fileno())
     orders = json.loads(await lines.next())
-    host = Host(orders["settings"], running_world(), orders["ahead_ms"])
     try:
+        host = Host(orders["settings"], running_world(), orders["ahead_ms"])
         await host.start()
     except Exception as error:  # noqa: BLE001  the parent raises it again
         _say({"error": str(error)})

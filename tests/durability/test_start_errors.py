@@ -112,6 +112,29 @@ def test_a_value_that_a_setting_does_not_take(override: str, words: list[str], t
         assert word in line
 
 
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT", ["PLAINTEXT", "SASL_SSL"]),
+        ("listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SSL", ["CONTROLLER", "SSL"]),
+        ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", ["authorizer.class.name"]),
+    ],
+)
+def test_a_node_that_would_be_open_although_it_was_told_to_be_safe(
+    override: str, words: list[str], tmp_path: Path
+) -> None:
+    """Such listeners served cleartext to anonymous clients."""
+    _, properties = formatted(tmp_path)
+    before = tree(tmp_path)
+    line = refusal(properties, "--override", override)
+    for word in (*words, "not"):
+        assert word in line
+    assert tree(tmp_path) == before
+    ended = run_ottla("up", "--data", tmp_path / "up", "--port", "0", "--set", override)
+    assert (ended.returncode, ended.stdout, ended.stderr.splitlines()) == (1, "", [line])
+    assert not (tmp_path / "up").exists()
+
+
 @pytest.mark.parametrize("which", ["broker", "controller", "metrics"])
 def test_a_port_that_is_taken(which: str, tmp_path: Path) -> None:
     settings, properties = formatted(tmp_path)

@@ -140,6 +140,25 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(used: None, pro
     assert traces() == before
 
 
+@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("listener.security.protocol.map", "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT", r"listener PLAINTEXT \(SSL\)"),
+        ("super.users", "User:admin", "super.users"),
+        ("log.segment.bytes", "plenty", "log.segment.bytes"),
+    ],
+)
+def test_a_cluster_that_may_not_start_says_why_in_a_line(
+    used: None, processes: bool, name: str, value: str, words: str
+) -> None:
+    before = traces()
+    with pytest.raises((CannotStart, ClusterError, InvalidConfig), match=words) as caught:
+        Cluster(processes=processes, settings={name: value}).start()
+    assert "\n" not in str(caught.value)
+    assert traces() == before
+
+
 def test_the_process_of_a_test_that_was_killed_ends_and_leaves_nothing() -> None:
     script = (
         "import ottla.testing, time\n"

@@ -14,6 +14,7 @@ from ottla.config import (
     LogConfig,
     Setting,
     describe_topic,
+    refuse_unserved_changes,
     validate_client_metrics,
     validate_group,
     validate_topic,
@@ -41,6 +42,10 @@ class TableRules:
         elif kind == CLIENT_METRICS:
             validate_client_metrics(name, settings)
         # A broker's own settings are checked by the broker that is asked, which knows its file.
+
+    def check_broker_changes(self, changed: Mapping[str, str | None]) -> None:
+        # Here and not by the broker that is asked: a request may come through a controller's listener as well.
+        refuse_unserved_changes(changed)
 
     def is_list(self, resource_type: int, name: str) -> bool:
         setting = _setting(resource_type, name)

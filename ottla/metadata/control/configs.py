@@ -53,6 +53,10 @@ class ConfigRules(Protocol):
         """`InvalidConfig` unless a resource that has the settings `existing` may have exactly these."""
         ...
 
+    def check_broker_changes(self, changed: Mapping[str, str | None]) -> None:
+        """`InvalidRequest` where brokers could not do what these values of their settings ask; None takes one back."""
+        ...
+
     def is_list(self, resource_type: int, name: str) -> bool:
         """Whether a setting can be appended to."""
         ...
@@ -200,6 +204,8 @@ class ConfigControl:
             else:
                 after[name] = value
         self._check_name(resource)
+        if resource[0] == BROKER:
+            self._rules.check_broker_changes(changed)
         self._rules.validate(resource, after, existing)
         if not is_new:
             self._check_exists(resource)
