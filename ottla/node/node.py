@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 CREATE_TOPICS_VERSION = 7
+OWN_NAME_MS_MAX = 2_000
+"""How long a start waits for the resolver to tell the name of this host."""
 
 
 def build(config: BrokerConfig, world: NodeWorld, *, metrics_address: Address | None = None) -> Node:
@@ -71,6 +73,11 @@ class Node:
             raise CannotStart(unserved)
         self.config = config
         self.world = world
+        self._advertised = {
+            one.name: one for one in [*config.advertised_listener_list, *config.advertised_controller_listener_list]
+        }
+        self._own_name = ""
+        """What is advertised where no host is given; looked up only then."""
         self.cluster_id = ""
         self.bootstrap_address = Address("", 0)
         """Where clients begin: the first broker listener, as it is advertised."""
@@ -114,6 +121,7 @@ class Node:
         self._closing.append(self.replicas.logs.unlock)
         previous_broker_epoch = epoch_of_clean_shutdown(world, config)
         self.loader = ImageLoader(directories.cluster_id)
+        self._own_name = await self._look_up_own_name()
         self.raft = self._make_raft()
         self.controller = Controller(
             world,
@@ -212,7 +220,10 @@ class Node:
             node_id=config.node_id,
             directory_id=self._directory_ids[config.metadata_dir],
             voters=voters,
-            listeners={one.name: Address(one.host, one.port) for one in config.advertised_controller_listener_list},
+            listeners={
+                one.name: Address(one.host or self._own_name, one.port)
+                for one in config.advertised_controller_listener_list
+            },
             on_failure=self._on_raft_failure,
         )
 
@@ -236,8 +247,9 @@ class Node:
                 )
             except OSError as error:
                 raise CannotStart(f"Cannot listen on {spec.name}://{spec.host}:{spec.port}: {error.strerror}") from None
-            kind = controller_endpoints if is_controller else endpoints
-            kind.append(self._endpoint(spec, listener.address))
+            if spec.name in self._advertised:
+                kind = controller_endpoints if is_controller else endpoints
+                kind.append(self._endpoint(spec, listener.address))
         if self.metrics_address is not None:
             try:
                 self._metrics = MetricsServer.of(self.broker)
@@ -267,10 +279,26 @@ class Node:
         )
 
     def _endpoint(self, spec: ListenerSpec, bound: Address) -> Endpoint:
-        """What is advertised: the setting's address, with the port that was chosen where it asks for any."""
-        advertised = next((one for one in self.config.advertised_listener_list if one.name == spec.name), spec)
-        host = advertised.host or ("localhost" if bound.host in ("0.0.0.0", "::") else bound.host)
-        return Endpoint(spec.name, host, advertised.port or bound.port, SECURITY_PROTOCOLS[spec.security_protocol])
+        """What is advertised: the setting's address, with this host's name and the chosen port where it gives none."""
+        advertised = self._advertised[spec.name]
+        host, port = advertised.host or self._own_name, advertised.port or bound.port
+        return Endpoint(spec.name, host, port, SECURITY_PROTOCOLS[spec.security_protocol])
+
+    async def _look_up_own_name(self) -> str:
+        """The canonical name of this host, if it is advertised; Kafka does not start where there is none."""
+        nameless = [one.name for one in self._advertised.values() if not one.host]
+        if not nameless:
+            return ""
+        try:
+            found = await self.world.network.own_name(OWN_NAME_MS_MAX)
+        except OSError as error:
+            log.warning(
+                "[Node %d] Cannot find the name of this host (%s). Advertising localhost for %s, which only clients on "
+                "this host can reach: set advertised.listeners", self.config.node_id, error, ", ".join(nameless),
+            )  # fmt: skip
+            return "localhost"
+        log.info("[Node %d] Advertising this host as %s for %s", self.config.node_id, found, ", ".join(nameless))
+        return found
 
     def _offline_log_dirs(self) -> list[Uuid]:
         return [

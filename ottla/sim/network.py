@@ -222,6 +222,9 @@ class HostNetwork:
     def connect(self, host: str, port: int, on_connected: Callable[[Stream | OSError], StreamHandler | None]) -> None:
         _Call(self, host, port, on_connected).try_again(0)
 
+    async def own_name(self, timeout_ms: float) -> str:
+        return self.host.name
+
 
 class _Call:
     """The opening of a connection: asked for again and again until there is an answer or no more patience."""

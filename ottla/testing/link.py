@@ -10,7 +10,7 @@ Only the first port that the node opens is behind the link: that of the clients.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, cast
 
 from ottla.types import Buffer
@@ -45,6 +45,9 @@ class LinkedNetwork:
 
     def connect(self, host: str, port: int, on_connected: Callable[[Stream | OSError], StreamHandler | None]) -> None:
         self._network.connect(host, port, on_connected)
+
+    def own_name(self, timeout_ms: float) -> Awaitable[str]:
+        return self._network.own_name(timeout_ms)
 
     def close_all(self) -> None:
         """End every connection of clients and every port, as the end of a process does."""

@@ -11,7 +11,7 @@ Promises asked of every implementation:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ottla.types import Buffer
@@ -112,4 +112,11 @@ class Network(Protocol):
 
     def connect(self, host: str, port: int, on_connected: Callable[[Stream | OSError], StreamHandler | None]) -> None:
         """Open a connection; `on_connected` gets it, or why there is none. Never called from inside this call."""
+        ...
+
+    def own_name(self, timeout_ms: float) -> Awaitable[str]:
+        """What others call this host: its canonical name, or its address where that has no name.
+
+        `OSError` when the host does not know its address, or not within `timeout_ms`.
+        """
         ...

@@ -142,6 +142,11 @@ class SystemNetwork:
         _connecting.add(task)
         task.add_done_callback(_connecting.discard)
 
+    def own_name(self, timeout_ms: float) -> Awaitable[str]:
+        from ottla.world.own_name import own_name  # most nodes are told their names
+
+        return own_name(self._loop, timeout_ms)
+
     async def _connect(self, host: str, port: int) -> socket.socket:
         """A connection to the first address of `host` that takes one."""
         failure: OSError | None = None

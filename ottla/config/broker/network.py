@@ -25,7 +25,7 @@ class NetworkSettings(ConfigTable):
 
     advertised_listeners: Setting[tuple[str, ...] | None] = Setting(
         "advertised.listeners", string_list, None, may_be_empty=False, importance=HIGH,
-        doc="The addresses that clients are told to connect to; without it, `listeners` are.",
+        doc="The addresses that clients are told; without it, `listeners` are. An empty host is this host's name.",
     )  # fmt: skip
     background_threads = Setting(
         "background.threads", integer, 10, min=1, importance=HIGH, update=CLUSTER_WIDE,

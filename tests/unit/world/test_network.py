@@ -8,6 +8,7 @@ import errno
 import os
 import resource
 import socket
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -260,3 +261,77 @@ def test_the_listener_is_the_systems() -> None:
         listener.close()
 
     run(test)
+
+
+class Resolver:
+    """Names and addresses as a test says, in place of the system's resolver."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, addresses: dict[str, str], names: dict[str, str]) -> None:
+        self.addresses, self.names = addresses, names
+        self.can_answer = threading.Event()
+        self.can_answer.set()
+        monkeypatch.setattr(socket, "gethostname", lambda: "me")
+        monkeypatch.setattr(socket, "getaddrinfo", self._addresses_of)
+        monkeypatch.setattr(socket, "getnameinfo", self._name_of)
+
+    def _addresses_of(self, host: str, *_: object, **__: object) -> list[Any]:
+        self.can_answer.wait()
+        if host not in self.addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        six = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1", 0, 0, 0))
+        return [six, (socket.AF_INET, socket.SOCK_STREAM, 6, "", (self.addresses[host], 0))]
+
+    def _name_of(self, address: tuple[str, int], flags: int) -> tuple[str, str]:
+        assert flags == socket.NI_NAMEREQD
+        if address[0] not in self.names:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return self.names[address[0]], "0"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "names", "expected"),
+    [
+        pytest.param(
+            {"me": "10.1.1.1", "me.example": "10.1.1.1"}, {"10.1.1.1": "me.example"}, "me.example", id="canonical"
+        ),
+        pytest.param({"me": "10.1.1.1"}, {}, "10.1.1.1", id="an address without a name"),
+        pytest.param(
+            {"me": "10.1.1.1", "other": "10.2.2.2"}, {"10.1.1.1": "other"}, "10.1.1.1", id="the name of another address"
+        ),
+    ],
+)
+def test_a_hosts_own_name_is_found_as_java_finds_it(
+    monkeypatch: pytest.MonkeyPatch, addresses: dict[str, str], names: dict[str, str], expected: str
+) -> None:
+    Resolver(monkeypatch, addresses, names)
+
+    async def test(world: NodeWorld) -> str:
+        return await world.network.own_name(60_000)
+
+    assert run_node(lambda world, _stop: test(world)) == expected
+
+
+def test_a_host_without_an_address_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    Resolver(monkeypatch, {}, {})
+
+    async def test(world: NodeWorld) -> None:
+        with pytest.raises(OSError, match="me: Name or service not known"):
+            await world.network.own_name(60_000)
+
+    run_node(lambda world, _stop: test(world))
+
+
+def test_a_resolver_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the caller, nor at the end of the loop; what it says in the end is heard by nobody."""
+    resolver = Resolver(monkeypatch, {"me": "10.1.1.1"}, {})
+    resolver.can_answer.clear()
+
+    async def test(world: NodeWorld) -> None:
+        with pytest.raises(OSError, match="no answer"):
+            await world.network.own_name(1)
+
+    run_node(lambda world, _stop: test(world))
+    (waiting,) = [thread for thread in threading.enumerate() if thread.name == "own-name"]
+    assert waiting.daemon
+    resolver.can_answer.set()
+    waiting.join()

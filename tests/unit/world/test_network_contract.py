@@ -257,6 +257,20 @@ def test_a_send_to_a_peer_that_has_gone_is_told_by_on_closed(run: Run) -> None:
     run(main)
 
 
+def test_a_host_knows_what_others_call_it(run: Run) -> None:
+    """The host that runs this test may have no name at all: then it says so, in time."""
+
+    async def main(world: NodeWorld) -> None:
+        try:
+            name = await world.network.own_name(1_000)
+        except OSError:
+            return
+        assert name
+        assert name == name.strip()
+
+    run(main)
+
+
 def test_a_port_that_nobody_listens_on_refuses(run: Run) -> None:
     async def main(world: NodeWorld) -> None:
         listener = world.network.listen("localhost", 0, lambda stream: None)
