@@ -150,10 +150,13 @@ class BrokerLifecycle:
         return response
 
     async def shut_down(self) -> None:
-        """Ask the controller to let this broker go, and wait until it says so or its patience ends."""
+        """Ask the controller to let this broker go, and wait until it says so or its patience ends.
+
+        Without `controlled.shutdown.enable` the broker just goes; the controller misses its heartbeats later.
+        """
         if self._heartbeats is not None:
             self._heartbeats.cancel()
-        if self.broker_epoch < 0:
+        if self.broker_epoch < 0 or not self._config.controlled_shutdown_enable:
             return
         deadline = self._world.clock.monotonic_ms() + self._config.broker_session_timeout_ms
         while self._world.clock.monotonic_ms() < deadline:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.config import BrokerConfig, DynamicConfig
+from ottla.config import NOT_ACTED_ON, BrokerConfig, DynamicConfig
 from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.metadata import BROKER, SUPPORTED_FEATURES, Delta, Image, VersionRange
@@ -73,6 +73,7 @@ class Broker:
     _static_config: BrokerConfig = field(init=False)
     _dynamic_config: DynamicConfig | None = field(init=False, default=None)
     _share: ShareService | None = field(init=False, default=None)
+    _told_without_effect: frozenset[str] = field(init=False, default=frozenset())
 
     def __post_init__(self) -> None:
         self.topic_creation = TopicCreation(self)
@@ -113,3 +114,8 @@ class Broker:
                 call(self.config)
             for name, reason in changed.ignored.items():
                 log.error("[Broker id=%d] The metadata log's value of %s is not used: %s", self.node_id, name, reason)
+            without_effect = NOT_ACTED_ON.intersection({*changed.cluster, *changed.own})
+            if not without_effect <= self._told_without_effect:
+                self._told_without_effect = without_effect
+                log.warning("[Broker id=%d] These settings of the metadata log have no effect in Ottla yet: %s",
+                            self.node_id, ", ".join(sorted(without_effect)))  # fmt: skip

@@ -75,7 +75,8 @@ class SocketServer:
             receive_buffer=self._buffer,
             complaints=self._complaints,
         )
-        listener = self._broker.world.network.listen(host, port, partial(self._accept, listener_name))
+        accept, backlog = partial(self._accept, listener_name), self._broker.config.socket_listen_backlog_size
+        listener = self._broker.world.network.listen(host, port, accept, backlog=backlog)
         self._listeners[listener_name] = listener
         if is_held:
             self._held[listener_name] = None

@@ -18,9 +18,8 @@ from random import Random
 from ottla.sim.life import Life
 from ottla.sim.loop import VirtualLoop
 from ottla.sim.stream import Pace, VirtualStream
-from ottla.world import Accept, Address, Stream, StreamHandler
+from ottla.world import BACKLOG, Accept, Address, Stream, StreamHandler
 
-BACKLOG = 128
 FIRST_FREE_PORT = 32_768
 CONNECT_RETRIES_MS = (0, 1_000, 2_000, 4_000, 8_000)
 """When a connection is called for, each counted from the time before; without an answer to the last, it times out."""
@@ -208,14 +207,14 @@ class HostNetwork:
         self.host = host
         self.life = life
 
-    def listen(self, host: str, port: int, accept: Accept) -> VirtualListener:
+    def listen(self, host: str, port: int, accept: Accept, *, backlog: int = BACKLOG) -> VirtualListener:
         if self.network.find(host, self.host) is not self.host:
             raise OSError(errno.EADDRNOTAVAIL, "the address is not one of this host", host)
         port = port or self.host.free_port()
         if port in self.host.listeners:
             raise OSError(errno.EADDRINUSE, f"port {port} is in use")
         address = Address("0.0.0.0" if host in HERE[:3] else self.host.address, port)
-        listener = VirtualListener(self, address, accept)
+        listener = VirtualListener(self, address, accept, backlog)
         self.host.listeners[port] = listener
         return listener
 
@@ -277,8 +276,9 @@ class _Call:
 class VirtualListener:
     """A port of a host that takes connections."""
 
-    def __init__(self, owner: HostNetwork, address: Address, accept: Accept) -> None:
+    def __init__(self, owner: HostNetwork, address: Address, accept: Accept, backlog: int) -> None:
         self.address = address
+        self._backlog_max = backlog
         self.host = owner.host
         self.life = owner.life
         self._loop = owner.network.loop
@@ -289,7 +289,7 @@ class VirtualListener:
 
     @property
     def is_full(self) -> bool:
-        return len(self._backlog) >= BACKLOG
+        return len(self._backlog) >= self._backlog_max
 
     def offer(self, stream: VirtualStream) -> None:
         """A connection has come; it is taken now or when the owner takes connections again."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, cast
 
 from ottla.types import Buffer
-from ottla.world import Accept, Address, Clock, Listener, Network, Part, Stream, StreamHandler, Tasks
+from ottla.world import BACKLOG, Accept, Address, Clock, Listener, Network, Part, Stream, StreamHandler, Tasks
 
 Direction = Literal["both", "requests", "responses"]
 
@@ -34,12 +34,12 @@ class LinkedNetwork:
         self.link: Link | None = None
         self._listeners: list[Listener] = []
 
-    def listen(self, host: str, port: int, accept: Accept) -> Listener:
+    def listen(self, host: str, port: int, accept: Accept, *, backlog: int = BACKLOG) -> Listener:
         if self.link is None:
-            self.link = Link(self._network, self._clock, self._tasks, host, port, accept)
+            self.link = Link(self._network, self._clock, self._tasks, host, port, accept, backlog)
             listener: Listener = self.link
         else:
-            listener = self._network.listen(host, port, accept)
+            listener = self._network.listen(host, port, accept, backlog=backlog)
         self._listeners.append(listener)
         return listener
 
@@ -60,14 +60,17 @@ class LinkedNetwork:
 class Link:
     """The port of the clients: a `Listener` to the node, and the switches of the link."""
 
-    def __init__(self, network: Network, clock: Clock, tasks: Tasks, host: str, port: int, accept: Accept) -> None:
+    def __init__(
+        self, network: Network, clock: Clock, tasks: Tasks, host: str, port: int, accept: Accept, backlog: int
+    ) -> None:
         self._network = network
+        self._backlog = backlog
         self.clock = clock
         self.tasks = tasks
         self._host = host
         self._accept_owner = accept
         self._streams: dict[LinkedStream, None] = {}
-        self._listener: Listener | None = network.listen(host, port, self._accept)
+        self._listener: Listener | None = network.listen(host, port, self._accept, backlog=backlog)
         self.address: Address = self._listener.address
         self._is_paused = False
         self._is_closed = False
@@ -112,7 +115,7 @@ class Link:
     def heal(self) -> None:
         """Let everything be as it was; what was held back goes on."""
         if self._listener is None and not self._is_closed:
-            self._listener = self._network.listen(self._host, self.address.port, self._accept)
+            self._listener = self._network.listen(self._host, self.address.port, self._accept, backlog=self._backlog)
             if self._is_paused:
                 self._listener.pause()
         self.holds_requests = self.holds_responses = False

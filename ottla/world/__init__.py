@@ -6,11 +6,12 @@ Production passes `system.system_world()`, the simulator passes a virtual one. N
 
 from ottla.world.clock import Clock
 from ottla.world.disk import Disk, Entry, File, Lock, Space
-from ottla.world.network import Accept, Address, Listener, Network, Part, Slice, Stream, StreamHandler
+from ottla.world.network import BACKLOG, Accept, Address, Listener, Network, Part, Slice, Stream, StreamHandler
 from ottla.world.tasks import Promise, Task, Tasks, Timer
 from ottla.world.world import ClientWorld, NodeWorld, World
 
 __all__ = [
+    "BACKLOG",
     "World",
     "NodeWorld",
     "ClientWorld",

@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 from ottla.types import Buffer
 from ottla.world.disk import File
 
+BACKLOG = 128
+
 
 class Address(NamedTuple):
     """A host and a port; the host is a numeric address where it comes from a connection."""
@@ -106,8 +108,11 @@ Accept: TypeAlias = Callable[[Stream], StreamHandler | None]
 
 
 class Network(Protocol):
-    def listen(self, host: str, port: int, accept: Accept) -> Listener:
-        """Take connections on a port; port 0 chooses one. `OSError` when it cannot be had. An empty host is all."""
+    def listen(self, host: str, port: int, accept: Accept, *, backlog: int = BACKLOG) -> Listener:
+        """Take connections on a port; port 0 chooses one. `OSError` when it cannot be had. An empty host is all.
+
+        `backlog` connections wait to be taken; who connects while they do has to try again.
+        """
         ...
 
     def connect(self, host: str, port: int, on_connected: Callable[[Stream | OSError], StreamHandler | None]) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from ottla.types import Buffer
-from ottla.world.network import Accept, Address, Part, Slice, Stream, StreamHandler
+from ottla.world.network import BACKLOG, Accept, Address, Part, Slice, Stream, StreamHandler
 from ottla.world.system import SystemClock, SystemDisk
 from ottla.world.tasks import Promise, Task, Timer
 from ottla.world.world import NodeWorld
@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-BACKLOG = 1024
 ACCEPTS_MAX = 64
 """How many connections one wake-up takes, so that a flood of them does not hold everything else up."""
 INLINE_MAX = 32 * 1024
@@ -125,8 +124,8 @@ class SystemNetwork:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def listen(self, host: str, port: int, accept: Accept) -> SystemListener:
-        return SystemListener(self._loop, _listening_socket(host, port), accept)
+    def listen(self, host: str, port: int, accept: Accept, *, backlog: int = BACKLOG) -> SystemListener:
+        return SystemListener(self._loop, _listening_socket(host, port, backlog), accept)
 
     def connect(self, host: str, port: int, on_connected: Callable[[Stream | OSError], StreamHandler | None]) -> None:
         async def run() -> None:
@@ -180,20 +179,20 @@ def _numeric(host: str, port: int) -> list[Any]:
     return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
 
 
-def _listening_socket(host: str, port: int) -> socket.socket:
+def _listening_socket(host: str, port: int, backlog: int) -> socket.socket:
     if not host:
         # All addresses of both families where the machine has IPv6, as a Java server listens.
         try:
-            return _bound_socket(socket.AF_INET6, ("::", port))
+            return _bound_socket(socket.AF_INET6, ("::", port), backlog)
         except OSError as error:
             if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 raise
-            return _bound_socket(socket.AF_INET, ("0.0.0.0", port))
+            return _bound_socket(socket.AF_INET, ("0.0.0.0", port), backlog)
     infos = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)
-    return _bound_socket(infos[0][0], infos[0][4])
+    return _bound_socket(infos[0][0], infos[0][4], backlog)
 
 
-def _bound_socket(family: int, address: Any) -> socket.socket:
+def _bound_socket(family: int, address: Any, backlog: int) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -201,7 +200,7 @@ def _bound_socket(family: int, address: Any) -> socket.socket:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.setblocking(False)
         sock.bind(address)
-        sock.listen(BACKLOG)
+        sock.listen(backlog)
     except OSError:
         sock.close()
         raise

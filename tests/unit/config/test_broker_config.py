@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import lzma
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import ottla.config
-from ottla.config import NOT_ACTED_ON, BrokerConfig, ListenerSpec, Voter, names_without_effect, start_warnings
+from ottla.config import BrokerConfig, ListenerSpec, Voter, names_without_effect, start_warnings
 from ottla.config.table import Setting
 from ottla.errors import InvalidConfig
 from tests.support.golden import GOLDEN
@@ -231,17 +228,3 @@ def test_only_ottlas_own_assignors_of_consumer_groups_can_be_named() -> None:
     assert config.group_consumer_assignors == (kafkas, "uniform")
     with pytest.raises(InvalidConfig, match=r"com\.example\.Mine for configuration group\.consumer\.assignors"):
         BrokerConfig({**MINIMAL, "group.consumer.assignors": "uniform,com.example.Mine"})
-
-
-def test_only_settings_can_be_without_effect() -> None:
-    assert set(BrokerConfig.settings) >= NOT_ACTED_ON
-
-
-def test_a_setting_that_the_code_reads_has_an_effect() -> None:
-    """Else a node would warn about a setting that it acts on: take it out of `not_acted_on`."""
-    package = Path(ottla.config.__file__).parent.parent
-    others = {package / "config", package / "client", package / "cli"}  # clients have settings of the same names
-    sources = [path for path in package.rglob("*.py") if not others & set(path.parents)]
-    read = set(re.findall(r"\.([a-z0-9]+(?:_[a-z0-9]+)+)\b", "\n".join(path.read_text() for path in sources)))
-    assert "num_partitions" in read, "the pattern does not find what is read"
-    assert sorted(name for name in NOT_ACTED_ON if name.replace(".", "_") in read) == []

@@ -6,6 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from ottla.node import Node
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tests.unit.server.whole_node import with_node
@@ -32,3 +34,17 @@ def test_a_broker_that_was_unregistered_serves_again_with_its_second_heartbeat(t
                 return time.monotonic() - registered_s
 
     assert with_node(tmp_path, run) < SOON_S
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_the_controller_is_asked_before_a_broker_goes_unless_the_settings_say_otherwise(
+    tmp_path: Path, is_enabled: bool
+) -> None:
+    """What the metadata log says of the broker in the end: without `controlled.shutdown.enable` it just goes."""
+
+    async def run(node: Node) -> Node:
+        assert not node.loader.image.brokers[1].is_fenced
+        return node
+
+    stopped = with_node(tmp_path, run, controlled_shutdown_enable=str(is_enabled).lower())
+    assert stopped.loader.image.brokers[1].is_fenced is is_enabled

@@ -50,6 +50,7 @@ def fake_config(**settings: Any) -> Any:
     """The settings that sockets read, at Kafka's defaults."""
     values: dict[str, Any] = {
         "connections_max_idle_ms": 600_000,
+        "socket_listen_backlog_size": 50,
         "socket_request_max_bytes": 104_857_600,
         "max_connections": 2**31 - 1,
         "max_connections_per_ip": 2**31 - 1,

@@ -41,3 +41,22 @@ def test_the_settings_of_this_and_of_all_brokers_take_effect_and_are_told(caplog
     with caplog.at_level(logging.ERROR):
         asyncio.run(main())
     assert ["node.id" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_setting_of_the_metadata_log_that_has_no_effect_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        broker = make_broker(asyncio.get_running_loop(), config=CONFIG, image=image_of())
+        for settings in (
+            {"log.retention.ms": "1"},
+            {"log.retention.ms": "1", "num.io.threads": "9"},
+            {"log.retention.ms": "2", "num.io.threads": "9"},
+            {"leader.replication.throttled.rate": "1", "num.io.threads": "9"},
+        ):
+            publish(broker, image_of(configs={(BROKER, ""): settings}))
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "num.io.threads",
+        "leader.replication.throttled.rate, num.io.threads",
+    ]

@@ -175,3 +175,21 @@ def test_closing_sends_what_is_answered_and_ends_every_connection() -> None:
             await late.connect()
 
     serve(test)
+
+
+def test_as_many_connections_wait_to_be_taken_as_the_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`socket.listen.backlog.size`, which no system call tells afterwards."""
+    backlogs: list[int] = []
+    listen = socket.socket.listen
+
+    def record(sock: socket.socket, backlog: int) -> None:
+        backlogs.append(backlog)
+        listen(sock, backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", record)
+
+    async def test(server: Server) -> None:
+        assert await is_served(await server.client())
+
+    serve(test, config=fake_config(socket_listen_backlog_size=7))
+    assert backlogs == [7]

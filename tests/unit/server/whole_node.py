@@ -71,8 +71,8 @@ class Fed:
         return self.stream.is_closed or not self.session.is_waiting
 
 
-def with_node(directory: Path, test: Callable[[Node], Coroutine[Any, Any, T]]) -> T:
-    """Run `test` beside a node that keeps its data in `directory`."""
+def with_node(directory: Path, test: Callable[[Node], Coroutine[Any, Any, T]], **more: str) -> T:
+    """Run `test` beside a node that keeps its data in `directory`; `more` settings have `_` for the dots."""
     config = BrokerConfig(
         {
             "node.id": "1",
@@ -82,6 +82,7 @@ def with_node(directory: Path, test: Callable[[Node], Coroutine[Any, Any, T]]) -
             "controller.quorum.voters": "1@127.0.0.1:9093",
             "log.dirs": str(directory),
             "offsets.topic.replication.factor": "1",
+            **{name.replace("_", "."): value for name, value in more.items()},
         }
     )
 
