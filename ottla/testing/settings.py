@@ -22,14 +22,15 @@ def alone(directory: str, host: str, port: int) -> dict[str, str]:
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
+        # Kafka's default lets the first member of a classic group wait three seconds for the others of a fleet.
+        "group.initial.rebalance.delay.ms": "0",
     }
 
 
 def for_tests(directory: str, host: str, port: int, more: Mapping[str, str]) -> dict[str, str]:
-    """The same, in a hurry: a test does not wait for members that might still come, and its groups are few."""
+    """The same, in a hurry: a test has few groups, and few partitions for what they remember."""
     return {
         **alone(directory, host, port),
-        "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "5",
         "transaction.state.log.num.partitions": "5",
         "share.coordinator.state.topic.num.partitions": "5",
