@@ -229,6 +229,8 @@ class ReplicaManager:
                 self.check_directories()
             else:
                 self._apply_configs(delta, for_all=has_new_defaults)
+            if has_new_defaults and self.logs.cleaner is not None:
+                self.logs.cleaner.config = self.topic_configs.broker.cleaner_config()
         if is_first:
             for topic in image.topics.by_id.values():
                 self._apply_topic(topic, dict(topic.partitions))

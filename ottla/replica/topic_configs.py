@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.config import LogConfig
+from ottla.config import DynamicConfig, LogConfig
 from ottla.errors import InvalidConfig
 from ottla.metadata import BROKER, TOPIC, Image
 
@@ -60,10 +60,6 @@ class TopicConfigs:
         if dynamic == self._dynamic:
             return False
         self._dynamic = dynamic
-        try:
-            self.broker = self._config.with_dynamic(*dynamic)
-        except InvalidConfig as error:
-            log.warning("[TopicConfigs] Dynamic settings of the broker cannot be read, and are left out: %s", error)
-            self.broker = self._config
+        self.broker = DynamicConfig(self._config, *dynamic).current  # the server logs what cannot be used of them
         self.defaults = self.broker.log_config()
         return True

@@ -130,6 +130,32 @@ def test_dynamic_settings_of_brokers_reach_topics_that_have_none_of_their_own() 
     assert plain.log.config.retention_ms == 2000
 
 
+def test_dynamic_settings_of_the_cleaner_act_at_once_and_after_a_restart() -> None:
+    """They were taken and told of, and the cleaner went on with those of the file."""
+    node = TestNode({"log.cleaner.backoff.ms": "7"})
+    assert node.replicas.logs.cleaner is not None
+    assert node.replicas.logs.cleaner.config.backoff_ms == 7
+    node.set_config("", "log.cleaner.backoff.ms", "70", kind=BROKER_CONFIG)
+    assert node.replicas.logs.cleaner.config.backoff_ms == 70
+    node.stop()
+    again = TestNode({"log.cleaner.backoff.ms": "7"}, world=node.world, image=node.image)
+    assert again.replicas.logs.cleaner is not None
+    assert again.replicas.logs.cleaner.config.backoff_ms == 70
+    again.set_config("", "log.cleaner.backoff.ms", None, kind=BROKER_CONFIG)
+    assert again.replicas.logs.cleaner.config.backoff_ms == 7
+
+
+def test_a_dynamic_setting_that_cannot_be_used_is_left_out_alone() -> None:
+    """All dynamic settings of the broker were left out with it."""
+    node = TestNode()
+    partition = node.create_topic("t")
+    assert partition is not None
+    assert partition.log is not None
+    node.set_config("", "log.retention.ms", "1000", kind=BROKER_CONFIG)
+    node.set_config("", "log.cleaner.backoff.ms", "soon", kind=BROKER_CONFIG)
+    assert partition.log.config.retention_ms == 1000
+
+
 def test_a_setting_that_cannot_be_read_is_left_out_alone(caplog: pytest.LogCaptureFixture) -> None:
     node = TestNode()
     partition = node.create_topic("t", retention_ms="soon", segment_bytes=2097152)
