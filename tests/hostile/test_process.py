@@ -251,8 +251,9 @@ def test_a_huge_produce_that_comes_slowly(server: Server) -> None:
 
 
 def test_more_connections_than_the_process_may_have_files(tmp_path: Path) -> None:
-    """Those that are there are served; new ones are, once there is room again."""
-    properties = Settings(tmp_path / "data").write(tmp_path / "server.properties")
+    """Those that are there are served; new ones wait at the port, and are served once there is room again."""
+    settings = Settings(tmp_path / "data", socket_listen_backlog_size="300")
+    properties = settings.write(tmp_path / "server.properties")
     assert run_ottla("storage", "format", "-t", "9i0_JSaRSF6dr5bWoMQO8g", "-c", properties).returncode == 0
     server = Server.ottla(properties)
     with server:
