@@ -18,6 +18,7 @@ from ottla.types import Buffer
 from ottla.world.disk import File
 
 BACKLOG = 128
+"""How many connections wait to be taken, unless a listener is opened with another number."""
 
 
 class Address(NamedTuple):
