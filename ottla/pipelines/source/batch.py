@@ -11,6 +11,7 @@ from ottla.pipelines.source.cluster import ClusterOffsets
 from ottla.pipelines.source.options import BadOption, SourceOptions
 from ottla.pipelines.source.planning import Range, split
 from ottla.pipelines.source.range_reader import Patience
+from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,13 +74,14 @@ class OttlaBatchReader(DataSourceReader):
         finally:
             cluster.close()
         ranges = []
-        for one in sorted(start.keys() & end.keys()):
-            if start[one] > end[one]:
+        for one in sorted(start.offsets.keys() & end.offsets.keys()):
+            first, last = start.offsets[one], end.offsets[one]
+            if first > last:
                 raise BadOption(
-                    f"The start {start[one]} of {one} lies behind its end {end[one]}: look at startingOffsets and "
+                    f"The start {first} of {one} lies behind its end {last}: look at startingOffsets and "
                     "endingOffsets, and whether the topic was deleted and made anew"
                 )
-            ranges.append(Range(one.topic, one.partition, start[one], end[one]))
+            ranges.append(Range(one.topic, one.partition, first, last, start.topic_ids.get(one.topic, ZERO_UUID)))
         return list(input_partitions(ranges, options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,10 @@
 """What the driver asks the brokers: which partitions there are, where they begin and end, and where times lie in them.
 
 Promises: `latest` costs one round trip on a connection that is kept (the partitions and their ends are asked for at the
-same time), and a second one only when there are new partitions; an end that lies before where the query stands already
-is asked for again before it is believed. Blocking; one thread at a time. Called by `batch` and `stream`.
+same time), and more only when there are new partitions or a topic was recreated; an end that lies before where the
+query stands already is asked for again before it is believed. The ids of topics are read before or beside their
+offsets, never after: offsets of a topic that was recreated in between carry the old id, under which no task reads a
+record. Blocking; one thread at a time. Called by `batch` and `stream`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from ottla.client.config import ConsumerConfig
 from ottla.client.consumer.fetch_buffer import Fetched
@@ -17,12 +20,12 @@ from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, FoundOffset
 from ottla.client.consumer.partition_state import PartitionState, Position
 from ottla.client.errors import KafkaTimeout
 from ottla.client.network import Build, Deadline
-from ottla.errors import KafkaError, UnknownTopicOrPartition, error_class
+from ottla.errors import KafkaError, OffsetOutOfRange, UnknownTopicOrPartition, error_class
 from ottla.pipelines.errors import PipelineError
-from ottla.pipelines.source.link import Link
-from ottla.pipelines.source.offsets import Offsets, names
+from ottla.pipelines.source.link import Leader, Link
+from ottla.pipelines.source.offsets import Offsets, SourceOffset, TopicIds, names
 from ottla.pipelines.source.options import BadOption, Choice, Kind, Place, SourceOptions
-from ottla.types import TopicPartition
+from ottla.types import ZERO_UUID, TopicPartition, Uuid
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 log = logging.getLogger(__name__)
@@ -34,6 +37,13 @@ SAMPLE_BYTES = 64 * 1024
 
 class MissingTopic(PipelineError):
     """A topic or partition that is to be read does not exist."""
+
+
+class Chosen(NamedTuple):
+    """The partitions that a query reads, sorted, and the ids of their topics, from brokers that have ids (2.8)."""
+
+    partitions: list[TopicPartition]
+    topic_ids: TopicIds
 
 
 class ClusterOffsets:
@@ -61,34 +71,67 @@ class ClusterOffsets:
             return {}
 
         async def work() -> Offsets:
-            there = [one for one in await self._partitions() if one in wanted]
+            there = [one for one in (await self._chosen()).partitions if one in wanted]
             return await self._ends(there, EARLIEST)
 
         return self._link.run(work())
 
-    def latest(self, known: Mapping[TopicPartition, int]) -> Offsets:
+    def latest(self, known: SourceOffset) -> SourceOffset:
         """The ends of all partitions that are chosen now. `known` is where the query stands: no end lies before it,
-        unless it still does so when it was asked for again."""
+        unless it still does so when it was asked for again, or its topic was recreated."""
         return self._link.run(self._latest(known))
 
-    async def _latest(self, known: Mapping[TopicPartition, int]) -> Offsets:
+    async def _latest(self, known: SourceOffset) -> SourceOffset:
         for attempt in range(self._options.attempts):
             found: dict[TopicPartition, FoundOffset | None] = {}
-            await self._watch(known)
+            await self._watch(known.offsets)
             there, _ = await asyncio.gather(
-                self._partitions(), self._link.lookup.ask(dict.fromkeys(known, LATEST), found.__setitem__)
+                self._chosen(), self._link.lookup.ask(dict.fromkeys(known.offsets, LATEST), found.__setitem__)
             )
-            self._link.keep_topics({one.topic for one in there})
-            missing = [one for one in there if one not in found]
+            self._link.keep_topics({one.topic for one in there.partitions})
+            recreated = known.recreated(there.topic_ids)
+            other = [one for one in there.partitions if one.topic in recreated]
+            await self._await_leaders(other, there.topic_ids)
+            for one in other:
+                found.pop(one, None)  # it may be the end of the topic that was deleted
+            missing = [one for one in there.partitions if one not in found]
             ends = await self._ends(missing, LATEST) if missing else {}
-            ends |= {one: at.offset for one in there if (at := found.get(one)) is not None}
-            back = [one for one, end in ends.items() if end < known.get(one, 0)]
+            ends |= {one: at.offset for one in there.partitions if (at := found.get(one)) is not None}
+            before = known.without(recreated)
+            back = [one for one, end in ends.items() if end < before.get(one, 0)]
             if not back:
                 break
             log.warning("The ends of %s lie before what was read already (attempt %d)", names(back), attempt + 1)
             if attempt + 1 < self._options.attempts:
                 await self._link.world.tasks.sleep_ms(self._options.attempt_interval_ms)
-        return ends
+        # A broker that tells no ids, as in a cluster that is being upgraded, takes none away.
+        topics = {one.topic for one in ends}
+        kept = {topic: topic_id for topic, topic_id in known.topic_ids.items() if topic in topics}
+        return SourceOffset(ends, kept | there.topic_ids)
+
+    async def _await_leaders(self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, Uuid]) -> None:
+        """Until the leaders of these serve the topics of these ids: for a moment they may still have those that were
+        deleted, and offsets are asked for by name."""
+        metadata, deadline, failures = self._link.metadata, Deadline(self._link.world, self._timeout_ms), 0
+        for one in partitions:
+            while True:
+                leader = self._link.leader(one)
+                if leader is not None and leader.topic_id == topic_ids[one.topic] and await self._serves(leader, one):
+                    break
+                if deadline.has_passed:
+                    raise KafkaTimeout(f"No leader serves {one}, which was recreated, within {self._timeout_ms} ms")
+                metadata.request_update()
+                await self._link.world.tasks.sleep_ms(self._link.network.retry_backoff.delay_ms(failures))
+                failures += 1
+
+    async def _serves(self, leader: Leader, partition: TopicPartition) -> bool:
+        try:
+            told = await self._link.fetch(partition, 0, leader, bytes_max=1, wait_ms=0, node_id=leader.node_id)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            return False
+        return told is not None and told.error_code in (0, OffsetOutOfRange.code)
 
     async def _watch(self, partitions: Iterable[TopicPartition]) -> None:
         """Have the leaders of these known."""
@@ -106,18 +149,21 @@ class ClusterOffsets:
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that are chosen now, sorted; `MissingTopic` for one that is named and is not there."""
-        there = self._link.run(self._partitions())
+        return self._present().partitions
+
+    def _present(self) -> Chosen:
+        there = self._link.run(self._chosen())
         choice = self._choice
-        topics = {one.topic for one in there}
+        topics = {one.topic for one in there.partitions}
         missing = [topic for topic in choice.topics if topic not in topics]
         if missing:
             raise MissingTopic(f"There is no topic {', '.join(missing)}")
-        absent = set(choice.partitions) - set(there)
+        absent = set(choice.partitions) - set(there.partitions)
         if absent:
             raise MissingTopic(f"There is no partition {names(absent)}")
         return there
 
-    async def _partitions(self) -> list[TopicPartition]:
+    async def _chosen(self) -> Chosen:
         choice = self._choice
         asked = None if choice.pattern is not None else _topics(choice)
         deadline = Deadline(self._link.world, self._timeout_ms)
@@ -150,9 +196,12 @@ class ClusterOffsets:
 
     # Places
 
-    def resolve(self, place: Place, *, is_start: bool) -> Offsets:
+    def resolve(self, place: Place, *, is_start: bool) -> SourceOffset:
         """The offset that `place` means in every partition that is chosen."""
-        partitions = self.partitions()
+        partitions, topic_ids = self._present()
+        return SourceOffset(self._offsets(place, partitions, is_start=is_start), topic_ids)
+
+    def _offsets(self, place: Place, partitions: list[TopicPartition], *, is_start: bool) -> Offsets:
         match place.kind:
             case Kind.EARLIEST:
                 return self._link.run(self._ends(partitions, EARLIEST))
@@ -226,19 +275,19 @@ def _topics(choice: Choice) -> list[str]:
     return list(dict.fromkeys((*choice.topics, *(one.topic for one in choice.partitions))))
 
 
-def _chosen(choice: Choice, response: MetadataResponse) -> list[TopicPartition]:
-    found = []
+def _chosen(choice: Choice, response: MetadataResponse) -> Chosen:
+    found: list[TopicPartition] = []
+    topic_ids: TopicIds = {}
     for topic in response.topics:
         name = topic.name
-        if topic.error_code or name is None:
+        if topic.error_code or name is None or (choice.pattern is not None and topic.is_internal):
             continue
-        if choice.pattern is not None and (topic.is_internal or not choice.pattern.fullmatch(name)):
-            continue
-        found += [TopicPartition(name, one.partition_index) for one in topic.partitions]
-    if choice.partitions:
-        wanted = set(choice.partitions)
-        found = [one for one in found if one in wanted]
-    return sorted(found)
+        partitions = [TopicPartition(name, one.partition_index) for one in topic.partitions]
+        chosen = [one for one in partitions if choice.has(one)]
+        found += chosen
+        if chosen and topic.topic_id != ZERO_UUID:
+            topic_ids[name] = Uuid(topic.topic_id)
+    return Chosen(sorted(found), topic_ids)
 
 
 def _check_same(place: Place, partitions: Iterable[TopicPartition], *, is_start: bool) -> None:

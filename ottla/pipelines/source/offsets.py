@@ -1,7 +1,9 @@
 """Offsets of many partitions: their JSON form, how much of them one micro-batch takes, and what was lost.
 
-The JSON form is that of Spark's own connector, `{"topic": {"0": 23}}`, in options and in checkpoints alike. Pure: knows
-neither Spark nor a broker. Called by the options, the planner and the readers.
+The JSON form is that of Spark's own connector, `{"topic": {"0": 23}}`, in options and in checkpoints alike. In a
+checkpoint the ids of the topics stand beside the offsets, `{"topic": {"0": 23}, "topic@7uWkmZ3fQ9y1sN0pXoTbGA": {}}`.
+Spark's connector reads that as a topic without partitions, and so as nothing: either continues what the other wrote.
+Pure: knows neither Spark nor a broker. Called by the options, the planner and the readers.
 """
 
 from __future__ import annotations
@@ -9,16 +11,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ottla.pipelines.errors import PipelineError
-from ottla.types import TopicPartition
+from ottla.types import TopicPartition, Uuid
 
 LATEST = -1
 EARLIEST = -2
 INT64_MAX = 2**63 - 1
+ID_MARK = "@"
+"""Between the name of a topic and its id. No topic's name has it, so that no entry with it is a topic's offsets."""
 
 Offsets: TypeAlias = dict[TopicPartition, int]
+TopicIds: TypeAlias = dict[str, Uuid]
 Json: TypeAlias = dict[str, dict[str, int]]
 
 
@@ -30,6 +36,38 @@ WAY_OUT = (
     "Set the option failOnDataLoss to false to go on with what is there, or start with a new checkpoint and the "
     "startingOffsets of your choice"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """Where a query stands. Spark keeps it in the checkpoint, and compares the texts of two of them."""
+
+    offsets: Offsets
+    topic_ids: TopicIds = field(default_factory=dict)
+    """The ids of the topics that the offsets belong to. A topic is missing here while no broker has told its id, and
+    after Spark's connector, or an older Ottla, wrote the checkpoint."""
+
+    @classmethod
+    def from_json(cls, value: object) -> SourceOffset:
+        """What `to_json` or Spark's connector wrote; `ValueError` for anything else."""
+        offsets = from_json(value)
+        assert isinstance(value, dict), "it has offsets"
+        marked = (name.split(ID_MARK, 1) for name in value if ID_MARK in name)
+        return cls(offsets, {topic: Uuid.parse(text) for topic, text in marked})
+
+    def to_json(self) -> Json:
+        """The form that goes into the checkpoint, sorted, so that the same offsets are the same text."""
+        ids: Json = {f"{topic}{ID_MARK}{self.topic_ids[topic]}": {} for topic in sorted(self.topic_ids)}
+        return to_json(self.offsets) | ids
+
+    def recreated(self, now: Mapping[str, Uuid]) -> set[str]:
+        """The topics that `now` have another id: they were deleted, and others were created under their names."""
+        return {topic for topic, known in self.topic_ids.items() if now.get(topic, known) != known}
+
+    def without(self, topics: Iterable[str]) -> Offsets:
+        """The offsets of all other topics."""
+        left_out = set(topics)
+        return {one: offset for one, offset in self.offsets.items() if one.topic not in left_out}
 
 
 def from_json(value: object) -> Offsets:
@@ -55,7 +93,7 @@ def parse(text: str) -> Offsets:
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
-    """The form that goes into Spark's checkpoint, sorted, so that the same offsets are the same text."""
+    """The offsets as Spark's connector writes them, sorted."""
     found: Json = {}
     for one in sorted(offsets):
         found.setdefault(one.topic, {})[str(one.partition)] = offsets[one]

@@ -87,6 +87,17 @@ class Choice:
     pattern: re.Pattern[str] | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition is chosen, if it is there."""
+        if self.pattern is not None:
+            return self.pattern.fullmatch(partition.topic) is not None
+        return partition.topic in self.topics or partition in self.partitions
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"subscribePattern {self.pattern.pattern}"
+        return ", ".join(self.topics) or ", ".join(map(str, self.partitions))
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:

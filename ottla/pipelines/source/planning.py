@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from ottla.types import ZERO_UUID, Uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +21,17 @@ class Range:
     partition: int
     start: int
     end: int
+    topic_id: Uuid = ZERO_UUID
+    """The topic that the offsets are of, whatever is created under its name meanwhile; zero where it is not known."""
 
     @property
     def size(self) -> int:
         """How many offsets; records may be fewer, where a topic is compacted or transactions ended."""
         return self.end - self.start
+
+    def is_of(self, topic_id: Uuid) -> bool:
+        """Whether the offsets are those of this topic; true where one of the ids is not known."""
+        return ZERO_UUID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
 
 def split(ranges: Iterable[Range], *, min_partitions: int | None = None, max_records: int | None = None) -> list[Range]:
@@ -57,6 +65,6 @@ def _divided(one: Range, count: int) -> list[Range]:
     for index in range(count):
         end = start + (one.end - start) // (count - index)
         if end > start:
-            parts.append(Range(one.topic, one.partition, start, end))
+            parts.append(replace(one, start=start, end=end))
         start = end
     return parts

@@ -1,9 +1,10 @@
 """Reading exactly [start, end) of one partition, as record batches that are not decoded yet. Runs in Spark's tasks.
 
 Promises: every record of the range that is there comes once and in order, with its batch's checksum compared; with
-read_committed no aborted one; control records never; holes of a compacted topic are passed over. The next fetch is
-under way while the last is being used, and nothing is asked for behind `end`. A leader that moves or a broker that
-restarts costs time; what is gone for good is `DataLoss`, or left out when the query was told to go on.
+read_committed no aborted one; control records never; holes of a compacted topic are passed over; nor does a record come
+of another topic that was created under the same name since. The next fetch is under way while the last is being used,
+and nothing is asked for behind `end`. A leader that moves or a broker that restarts costs time; what is gone for good
+is `DataLoss`, or left out when the query was told to go on.
 
 `RangeReaders` keeps readers for the tasks that follow in this process, a few of them.
 """
@@ -157,6 +158,9 @@ class _Reading:
             if leader is None:
                 await self._look_for_leader()
                 continue
+            if not self._range.is_of(leader.topic_id):
+                await self._look_for_topic()
+                continue
             told = await self._ask(leader)
             if told is None:
                 continue
@@ -208,6 +212,17 @@ class _Reading:
             metadata.request_update()
         self._check_patience("it has no leader that can be reached")
         await self._link.updated(self._patience.timeout_ms)
+
+    async def _look_for_topic(self) -> None:
+        """The metadata has another topic of this name: it is old, as this reader may have been idle, or the range's
+        topic was deleted. No record of the other topic belongs to the range."""
+        self._link.metadata.request_update()
+        await self._link.updated(self._patience.timeout_ms)
+        leader = self._link.leader(self._partition)
+        if leader is not None and not self._range.is_of(leader.topic_id):
+            await self._once_more(
+                f"the topic was deleted and made anew, its id was {self._range.topic_id} and is {leader.topic_id} now"
+            )
 
     async def _back_off(self, reason: str) -> None:
         self._check_patience(reason)

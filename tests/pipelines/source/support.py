@@ -15,10 +15,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from ottla.client.admin import Admin
+from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer import Producer
 from ottla.pipelines.data_source import OttlaDataSource
 from ottla.pipelines.source.stream import OttlaStreamReader
+from tests.support.clients import eventually
 
 Json = dict[str, dict[str, int]]
 
@@ -77,6 +78,25 @@ def values_of(rows: pa.Table) -> list[bytes | None]:
     return list(rows.column("value").to_pylist())
 
 
+def offsets_of(offset: Json) -> Json:
+    """The offsets without the ids of topics, which have no partitions."""
+    return {topic: partitions for topic, partitions in offset.items() if partitions}
+
+
+def recreate(cluster: Brokers, topic: str, values: Iterable[bytes | None]) -> None:
+    """Another topic of the same name, with these values."""
+    with admin(cluster) as client:
+        client.delete_topics([topic]).all()
+        eventually(lambda: topic not in client.list_topics(), f"{topic} is gone")
+        client.create_topics([NewTopic(topic, 1)]).all()
+    produce(cluster, topic, values)
+
+
+def topic_id(cluster: Brokers, topic: str) -> str:
+    with admin(cluster) as client:
+        return str(client.describe_topics([topic])[topic].result().topic_id)
+
+
 class Stream:
     """A streaming query: micro-batches one after the other, from `start` or from where the options say."""
 
@@ -96,16 +116,26 @@ class Stream:
         if available_now:
             reader.prepareForTriggerAvailableNow()
         self.limit: ReadLimit = reader.getDefaultReadLimit()
-        self.at: Json = dict(start) if start is not None else reader.initialOffset()
+        self.checkpoint: Json = dict(start) if start is not None else reader.initialOffset()
+        """What Spark would keep."""
+
+    @property
+    def at(self) -> Json:
+        """The offsets of the checkpoint."""
+        return offsets_of(self.checkpoint)
+
+    def plan(self) -> Json:
+        """The end of the next micro-batch, as Spark would keep it."""
+        return self.reader.latestOffset(self.checkpoint, self.limit)
 
     def next_end(self) -> Json:
-        return self.reader.latestOffset(self.at, self.limit)
+        return offsets_of(self.plan())
 
     def next(self) -> pa.Table:
         """The next micro-batch; empty when there is none."""
-        end = self.next_end()
-        rows = table(self.schema, self.reader, self.reader.partitions(self.at, end))
-        self.at = end
+        end = self.plan()
+        rows = table(self.schema, self.reader, self.reader.partitions(self.checkpoint, end))
+        self.checkpoint = end
         return rows
 
     def next_of_everything(self) -> pa.Table:

@@ -16,8 +16,8 @@ from ottla.pipelines.source.planning import Range
 from ottla.pipelines.source.range_reader import READERS_MAX, Patience, RangeReader, RangeReaders, ReadTimeout
 from ottla.pipelines.source.rows import read_rows
 from ottla.testing import Cluster
-from ottla.types import TopicPartition
-from tests.pipelines.source.support import admin, numbered, produce, read_batch, values_of
+from ottla.types import TopicPartition, Uuid
+from tests.pipelines.source.support import admin, numbered, produce, read_batch, recreate, topic_id, values_of
 from tests.support.broker import BrokerProcess
 from tests.support.clients import CODECS, new_topic
 
@@ -185,6 +185,24 @@ def test_a_deleted_topic_is_a_loss(cluster: Cluster) -> None:
         client.create_topics([NewTopic(topic, 1)])
     produce(cluster, topic, numbered(3))
     assert read(cluster, Range(topic, 0, 0, 3)) == [0, 1, 2], "made anew, with another id"
+
+
+def test_a_topic_recreated_while_it_is_read_ends_the_range_where_it_is(cluster: Cluster) -> None:
+    """Its rows come 2 MiB at a time, and two fetches are ahead; the new topic has records for the rest of the range."""
+    topic = cluster.create_topic(new_topic("recreated"))
+    old, new = b"old" * 30_000, b"new" * 30_000
+    produce(cluster, topic, [old] * 100)
+    wanted = Range(topic, 0, 0, 100, Uuid.parse(topic_id(cluster, topic)))
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "max.partition.fetch.bytes": "100000"}
+    readers = {patience: read_rows(settings, wanted, ["value"], patience) for patience in (PATIENCE, FORGIVING)}
+    found = {patience: next(rows).column(0).to_pylist() for patience, rows in readers.items()}
+    recreate(cluster, topic, [new] * 100)
+    with pytest.raises(DataLoss, match=rf"{topic}-0 were lost, from \d+ to 99: the topic was deleted and made anew"):
+        found[PATIENCE] += [value for batch in readers[PATIENCE] for value in batch.column(0).to_pylist()]
+    found[FORGIVING] += [value for batch in readers[FORGIVING] for value in batch.column(0).to_pylist()]
+    for values in found.values():
+        assert 20 < len(values) < 100
+        assert set(values) == {old}
 
 
 def test_a_broker_that_restarts_costs_time_and_no_record() -> None:

@@ -16,7 +16,7 @@ from ottla.client.admin import NewPartitions
 from ottla.client.producer import Producer
 from ottla.testing import Cluster
 from ottla.types import TopicPartition
-from tests.pipelines.source.support import admin, numbered, produce
+from tests.pipelines.source.support import admin, numbered, offsets_of, produce, recreate, topic_id
 from tests.support.clients import eventually, new_topic
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_a_query_goes_on_from_its_checkpoint_wherever_that_has_moved(
     query = counted(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="5", commitGroup=group)
     assert [len(batch) for batch in query.run()] == [5, 5, 2]
     offsets = (query.checkpoint / "offsets" / "2").read_text().splitlines()
-    assert json.loads(offsets[-1]) == {topic: {"0": 12, "1": 0}}, "the form of Spark's own connector"
+    assert offsets_of(json.loads(offsets[-1])) == {topic: {"0": 12, "1": 0}}, "the form of Spark's own connector"
     with admin(cluster) as client:
         found = client.list_consumer_group_offsets(group)[group].result()
         assert {one.partition: at.offset for one, at in found.items() if at} == {0: 12, 1: 0}
@@ -140,6 +140,30 @@ def test_a_query_goes_on_from_its_checkpoint_wherever_that_has_moved(
     assert query.run() == [sorted(texts(3, start=12))]
     assert query.run() == []
     assert query.values() == texts(15)
+
+
+def test_a_topic_that_is_recreated_ends_the_query_or_is_read_once(
+    counted: Callable[..., Counted], cluster: Cluster
+) -> None:
+    """Once while the query stands still and once while it runs, with more records than the checkpoint's offset says."""
+    topic = cluster.create_topic(new_topic("recreated"))
+    produce(cluster, topic, numbered(100))
+    query = counted(subscribe=topic, startingOffsets="earliest")
+    query.run()
+    before = topic_id(cluster, topic)
+    recreate(cluster, topic, numbered(250, start=100))
+    with pytest.raises(PySparkException, match=f"DataLoss: The topic {topic} was deleted .* its id was {before}"):
+        query.run()
+    query.options["failOnDataLoss"] = "false"
+    running = query.start()
+    try:
+        eventually(lambda: query.has(350), "the new topic is read", timeout_s=PATIENCE_S)
+        recreate(cluster, topic, numbered(150, start=350))
+        eventually(lambda: query.has(500), "the newest topic is read", timeout_s=PATIENCE_S)
+    finally:
+        running.stop()
+    assert query.run() == []
+    assert query.values() == texts(500)
 
 
 def test_a_query_goes_on_while_its_broker_restarts_and_its_topic_grows(spark: SparkSession, tmp_path: Path) -> None:

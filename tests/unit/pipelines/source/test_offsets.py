@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.pipelines.source.offsets import from_json, limited, names, parse, to_json
-from ottla.types import TopicPartition
+from ottla.pipelines.source.offsets import SourceOffset, from_json, limited, names, parse, to_json
+from ottla.types import TopicPartition, Uuid
 
 PARTITIONS = [TopicPartition(topic, partition) for topic in ("a", "b") for partition in range(3)]
 spans = st.dictionaries(st.sampled_from(PARTITIONS), st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 40)))
@@ -22,6 +22,30 @@ def test_the_form_is_that_of_sparks_connector_and_sorted() -> None:
     offsets = {TopicPartition("b", 0): 7, TopicPartition("a", 10): 1, TopicPartition("a", 2): -1}
     assert to_json(offsets) == {"a": {"2": -1, "10": 1}, "b": {"0": 7}}
     assert names(offsets) == "a-2, a-10, b-0"
+
+
+A_ID, B_ID = Uuid(b"a" * 16), Uuid(b"b" * 16)
+
+
+@given(
+    st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 2**63 - 1)),
+    st.dictionaries(st.sampled_from("ab"), st.binary(min_size=16, max_size=16).map(Uuid)),
+)
+def test_topic_ids_stand_beside_offsets_where_sparks_connector_finds_no_partition(
+    offsets: dict[TopicPartition, int], topic_ids: dict[str, Uuid]
+) -> None:
+    offset = SourceOffset(offsets, topic_ids)
+    value = offset.to_json()
+    assert SourceOffset.from_json(value) == offset
+    assert from_json(value) == offsets, "what Spark's connector, and an older Ottla, reads"
+
+
+def test_a_topic_was_recreated_when_both_ids_are_known_and_differ() -> None:
+    offset = SourceOffset({PARTITIONS[0]: 1, PARTITIONS[3]: 2}, {"a": A_ID, "b": B_ID})
+    assert offset.recreated({"a": A_ID, "b": A_ID}) == {"b"}
+    assert offset.recreated({"a": B_ID}) == {"a"}, "a broker that tells no id says nothing of the topic"
+    assert SourceOffset(offset.offsets).recreated({"a": A_ID}) == set()
+    assert offset.without({"b"}) == {PARTITIONS[0]: 1}
 
 
 @pytest.mark.parametrize("text", ["1", "[]", '{"t":1}', '{"t":{"x":1}}', '{"t":{"0":1.5}}', '{"t":{"0":true}}', "{"])
