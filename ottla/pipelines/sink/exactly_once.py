@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError, UnsupportedVersion
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.sink import memory
 from ottla.pipelines.sink.earlier import Earlier, find_earlier
 from ottla.pipelines.sink.link import Link, link_to
 from ottla.pipelines.sink.options import SinkOptions
 from ottla.pipelines.sink.reading import Line
 from ottla.pipelines.sink.rows import RowShape
 from ottla.pipelines.sink.sending import Conflict, Outgoing, Sender
-from ottla.pipelines.sink.transaction import Committed, Transaction, begin, last_committed, reason
+from ottla.pipelines.sink.transaction import Transaction, begin, last_committed, reason
 from ottla.records import HEADER_SIZE, Codec, TimestampType, assemble_batch, compress, encode_attributes
 from ottla.types import TopicPartition
 
@@ -45,13 +46,19 @@ class Plan:
     """What the planner of a micro-batch hands to all of its tasks."""
 
     transaction: Transaction
-    committed: tuple[Committed, ...]
+    committed: tuple[memory.Committed, ...]
     begun_ms: int
     """The time of rows that should say theirs and do not: one for all attempts, whose rows are the same."""
 
     def is_written(self, task: Task) -> bool:
         """Whether the batch was committed before, by a driver that could not tell any more."""
-        return task.batch_id is not None and any(one.has(task.batch_id, task.query_id) for one in self.committed)
+        return task.batch_id is not None and memory.is_written(
+            self.committed,
+            task.batch_id,
+            task.query_id,
+            group=self.transaction.transactional_id,
+            address_name=task.address_name,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class Task:
     batch_id: int | None = None
     """The micro-batch; None in a batch job."""
     query_id: str = ""
+    address_name: str = ""
+    """The query's name before it was called by its id, where that was made of its checkpoint's address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from ottla.client.config import ProducerConfig
 from ottla.client.config.settings import read_settings
 from ottla.errors import InvalidConfig
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.sink.memory import sink_name
 
 KAFKA = "kafka."
 TRANSACTION_TIMEOUT_MS = 900_000
@@ -139,13 +140,14 @@ def _of_checkpoint(options: Mapping[str, str]) -> str:
 
 
 def query_name(location: str) -> str:
-    """The name that a query has for good: its id, which lies in its checkpoint and moves with it.
+    """What the transactions of a query are named after: its id, which lies in its checkpoint and moves with it.
 
-    Where the checkpoint is not on a disk of this machine its address stands for it.
+    Where the checkpoint is not on a disk of this machine its address stands for it, as Spark tells a Python sink no id
+    when a transaction begins. Which batches are written is remembered by the id all the same (`memory`).
     """
     parts = urlparse(location)
     if parts.scheme in ("", "file"):
         metadata = Path(unquote(parts.path) if parts.scheme else location) / "metadata"
         if metadata.is_file():
-            return f"ottla-{json.loads(metadata.read_text(encoding='utf-8'))['id']}"
+            return sink_name(json.loads(metadata.read_text(encoding="utf-8"))["id"])
     return f"ottla-{hashlib.sha256(location.rstrip('/').encode()).hexdigest()[:32]}"

@@ -19,6 +19,7 @@ from ottla.client.network import Build, CoordinatorKind
 from ottla.errors import GroupIdNotFound, InvalidTransactionTimeout, KafkaError, UnknownServerError
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink.link import Link
+from ottla.pipelines.sink.memory import Committed
 from ottla.types import TopicPartition
 from ottla.wire import Message
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -142,18 +143,6 @@ async def _init_producer_id(
 
 def _own_code(response: Any) -> tuple[int]:
     return (response.error_code,)
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The batch that was committed last under a name: `[0, next_batch_id)` of the query `query_id` are written."""
-
-    next_batch_id: int
-    query_id: str
-
-    def has(self, batch_id: int, query_id: str) -> bool:
-        """Whether the query's batch is written. Another query of the same name has begun to count anew."""
-        return query_id == self.query_id and batch_id < self.next_batch_id
 
 
 async def last_committed(link: Link, transactional_id: str) -> list[Committed]:

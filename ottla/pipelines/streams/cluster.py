@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -94,17 +95,11 @@ class ClusterTopics:
         options = {**self._kafka, **self._sink, "includeTimestamp": "true"}
         if not compiled.updates:
             return writer.format("ottla").options(**options, transactionalId=transactional_id).start()
-        from ottla.pipelines.sink.options import query_name
-        from ottla.pipelines.streams.compiler.batches import BATCH_ID, FORMAT, QUERY_NAME, MicroBatchSink
+        from ottla.pipelines.streams.compiler.batches import MicroBatchSink
 
         self._spark.dataSource.register(MicroBatchSink)
         options = {"delivery": "exactly-once", **options, "transactionalId": transactional_id}
-
-        def write_batch(batch: DataFrame, batch_id: int) -> None:
-            told = {**options, BATCH_ID: str(batch_id), QUERY_NAME: query_name(checkpoint)}
-            batch.write.format(FORMAT).options(**told).mode("append").save()
-
-        return writer.outputMode("update").foreachBatch(write_batch).start()
+        return writer.outputMode("update").foreachBatch(_EachBatch(checkpoint, options)).start()
 
     def _placed(self, compiled: Compiled) -> DataFrame:
         """Rows with their partition, each partition of each topic in one task."""
@@ -123,3 +118,23 @@ class ClusterTopics:
         )
         placed = rows.withColumn("partition", chosen)
         return placed.repartitionById(min(max(counts.values()), TASKS_MAX), "partition")
+
+
+class _EachBatch:
+    """Writes a micro-batch under the id of its query. Over Spark Connect it runs at the server."""
+
+    def __init__(self, checkpoint: str, options: Mapping[str, str]) -> None:
+        self._checkpoint = checkpoint
+        self._options = options
+        self._query_id: str | None = None
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        from ottla.pipelines.sink.options import query_name
+        from ottla.pipelines.streams.compiler.batches import ADDRESS_NAME, BATCH_ID, FORMAT, QUERY_NAME
+
+        if self._query_id is None:
+            # Read through Spark, which reaches any file system. Spark Connect tells the id in no other way.
+            (row,) = batch.sparkSession.read.text(f"{self._checkpoint}/metadata").collect()
+            self._query_id = str(json.loads(row[0])["id"])
+        told = {BATCH_ID: str(batch_id), QUERY_NAME: self._query_id, ADDRESS_NAME: query_name(self._checkpoint)}
+        batch.write.format(FORMAT).options(**self._options, **told).mode("append").save()

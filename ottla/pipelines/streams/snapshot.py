@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from ottla.pipelines.durable import sync, sync_tree, write_beside
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.sink.memory import query_names, sink_name
 from ottla.pipelines.streams.stores.copies import Changelog, Segment, copy_changelog, write_changelogs
 from ottla.pipelines.streams.stores.scale import last_batch
 from ottla.pipelines.streams.stores.shelf import Shelf, StoredFile
@@ -225,7 +226,7 @@ def _queries(checkpoint: Path) -> list[Query]:
         assert planned is not None, f"{home} has committed batch {committed} and planned none"
         query_id = json.loads(metadata.read_text(encoding="utf-8"))["id"]
         application = _application(home.parent)
-        sink = f"ottla-{query_id}" if application is None else f"{application}-{home.name}"
+        sink = sink_name(query_id) if application is None else f"{application}-{home.name}"
         path = home.relative_to(checkpoint).as_posix()
         queries.append(Query(path, query_id, sink, committed, min(planned, committed + 1)))
     if not queries:
@@ -271,8 +272,7 @@ def _refuse_ahead(client: Mapping[str, Any], sinks: Mapping[str, Query]) -> None
         found = admin.list_consumer_group_offsets(dict.fromkeys(sinks))
         for group, query in sinks.items():
             offsets = found[group].result()
-            # A query that Spark's own sink interface does not serve is remembered by the sink's name.
-            names = (query.id, group)
+            names = query_names(query.id)
             written = [one.offset for one in offsets.values() if one is not None and one.metadata in names]
             # A planned batch that the sink has is written exactly as it would be again: it is left out rightly.
             if max(written, default=0) > query.planned_batch + 1:

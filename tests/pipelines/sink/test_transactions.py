@@ -20,6 +20,7 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink import earlier, exactly_once
 from ottla.pipelines.sink.exactly_once import Plan, Task, Written
 from ottla.pipelines.sink.link import link_to
+from ottla.pipelines.sink.memory import CheckpointBehind
 from ottla.pipelines.sink.options import SinkOptions, read_options
 from ottla.pipelines.sink.rows import RowShape
 from ottla.pipelines.sink.sending import Conflict
@@ -186,6 +187,19 @@ def test_a_batch_that_is_replayed_after_its_commit_writes_nothing(address: str) 
     query.commit([again])
     query.commit([query.write(query.plan(), rows(0, "c"), batch_id=1)], batch_id=1)
     assert query.values() == ["a", "b", "c"]
+
+
+def test_a_batch_that_is_remembered_by_its_checkpoints_address_is_not_written_again(address: str) -> None:
+    """As topologies remembered those of remote checkpoints. The next batch is remembered by the query's id."""
+    query = Query(address)
+    by_id, query.query_id = query.query_id, "ottla-a81b"
+    query.commit([query.write(query.plan(), rows(0, "a"), batch_id=3)], batch_id=3)
+    assert query.plan().is_written(Task(0, 0, 90, 3, by_id, "ottla-a81b"))
+    with pytest.raises(CheckpointBehind, match="whose checkpoint had the same address"):
+        query.plan().is_written(Task(0, 0, 91, 0, by_id, "ottla-a81b"))
+    query.query_id = by_id
+    query.commit([query.write(query.plan(), rows(0, "b"), batch_id=4)], batch_id=4)
+    assert query.plan().is_written(Task(0, 0, 92, 4, by_id, "ottla-a81b"))
 
 
 def test_another_query_of_the_same_name_begins_to_count_anew(address: str) -> None:

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 FORMAT = "ottla-micro-batch"
 BATCH_ID = "batchId"
 QUERY_NAME = "queryName"
+ADDRESS_NAME = "addressName"
 
 
 class MicroBatchSink(DataSource):
-    """`df.write.format("ottla-micro-batch")`, with the options of the sink, `batchId` and `queryName`."""
+    """`df.write.format("ottla-micro-batch")`, with the options of the sink, `batchId`, `queryName` (the query's id) and
+    `addressName` (what the query may have been called before, see `ottla.pipelines.sink.memory`)."""
 
     @classmethod
     def name(cls) -> str:
@@ -36,20 +38,24 @@ class MicroBatchSink(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of one micro-batch."""
-        ours = (BATCH_ID.lower(), QUERY_NAME.lower())
+        ours = (BATCH_ID.lower(), QUERY_NAME.lower(), ADDRESS_NAME.lower())
         given = {name: value for name, value in self.options.items() if name.lower() not in ours}
         options = read_options(given, is_streaming=False)
         shape = row_shape(schema, options.topic, includes_timestamp=options.includes_timestamp)
-        return MicroBatchWriter(options, shape, int(self.options[BATCH_ID]), self.options[QUERY_NAME])
+        batch_id, query_name = int(self.options[BATCH_ID]), self.options[QUERY_NAME]
+        return MicroBatchWriter(options, shape, batch_id, query_name, self.options.get(ADDRESS_NAME, ""))
 
 
 class MicroBatchWriter(BatchWriter):
     """A batch's writer that knows which micro-batch it writes."""
 
-    def __init__(self, options: SinkOptions, shape: RowShape, batch_id: int, query_name: str) -> None:
+    def __init__(
+        self, options: SinkOptions, shape: RowShape, batch_id: int, query_name: str, address_name: str
+    ) -> None:
         super().__init__(options, shape)
         self.batch_id = batch_id
         self.query_name = query_name
+        self.address_name = address_name
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
         """One task's rows."""
@@ -57,7 +63,8 @@ class MicroBatchWriter(BatchWriter):
             return super().write(iterator)
         assert self.plan is not None, "a writer that has reached a task was planned"
         # Not the name of the transaction, which is the application's: the batches of a new checkpoint are new ones.
-        task = replace(current_task(), batch_id=self.batch_id, query_id=self.query_name)
+        told = current_task()
+        task = replace(told, batch_id=self.batch_id, query_id=self.query_name, address_name=self.address_name)
         return Done(exactly_once.write(self.options, self.shape, self.plan, task, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
