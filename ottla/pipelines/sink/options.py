@@ -2,7 +2,7 @@
 
 Promises: a value that cannot be used raises `PipelineError` with one line that says what would be right; names are
 taken in any case, as Spark takes them. Options that are not the sink's (`path`, `checkpointLocation`, the source's) are
-passed over. Needs neither Spark nor a broker.
+passed over, and unknown ones are refused (`option_names`). Needs neither Spark nor a broker.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ottla.client.config import ProducerConfig
 from ottla.client.config.settings import read_settings
 from ottla.errors import InvalidConfig
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.option_names import check_sink
 from ottla.pipelines.sink.memory import sink_name
 
 KAFKA = "kafka."
@@ -66,6 +67,7 @@ class SinkOptions:
 
 def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
     """The options as Spark hands them over."""
+    check_sink(given)
     options = {name.lower(): value for name, value in given.items()}
     delivery = _delivery(options, is_streaming=is_streaming)
     transactional_id = options.get("transactionalid") or None

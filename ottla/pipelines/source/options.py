@@ -16,6 +16,7 @@ from enum import Enum
 from ottla.client.config import ConsumerConfig, read_settings
 from ottla.errors import InvalidConfig
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.option_names import check_source
 from ottla.pipelines.source.offsets import EARLIEST, LATEST, Offsets, parse
 from ottla.types import TopicPartition
 
@@ -54,7 +55,7 @@ _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3
 
 
 class BadOption(PipelineError, ValueError):
-    """An option that is missing, unknown or wrong."""
+    """An option that is missing or wrong."""
 
 
 class Kind(Enum):
@@ -126,6 +127,7 @@ class SourceOptions:
     @classmethod
     def read(cls, options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
         """The options of a query, checked; `BadOption` says what is wrong."""
+        check_source(options)
         given = _Given(options)
         if is_streaming:
             _refuse_ends(given)
