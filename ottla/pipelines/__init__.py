@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.schemas import RegistryAddress as RegistryAddress
     from ottla.pipelines.schemas import from_topic as from_topic
     from ottla.pipelines.schemas import to_topic as to_topic
+    from ottla.pipelines.sink import already_placed as already_placed
     from ottla.pipelines.sink import to_partitions as to_partitions
     from ottla.pipelines.sink import write_stream as write_stream
     from ottla.pipelines.spark import session as session
@@ -23,7 +24,7 @@ _LAZY: dict[str, tuple[str, ...]] = {
     "ottla.pipelines.data_source": ("OttlaDataSource",),
     "ottla.pipelines.errors": ("MissingDependency", "PipelineError"),
     "ottla.pipelines.schemas": ("RegistryAddress", "from_topic", "to_topic"),
-    "ottla.pipelines.sink": ("to_partitions", "write_stream"),
+    "ottla.pipelines.sink": ("already_placed", "to_partitions", "write_stream"),
     "ottla.pipelines.spark": ("session",),
 }
 _HOME = {name: module for module, names in _LAZY.items() for name in names}

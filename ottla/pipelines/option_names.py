@@ -41,7 +41,7 @@ SOURCE = (
     "subscribe",
     "subscribePattern",
 )
-SINK = ("delivery", "includeTimestamp", "topic", "transactionalId", "transactionTimeoutMs")
+SINK = ("delivery", "forgottenBatch", "includeTimestamp", "topic", "transactionalId", "transactionTimeoutMs")
 SPARKS = (
     "asyncProgressTrackingCheckpointIntervalMs",
     "asyncProgressTrackingEnabled",

@@ -21,7 +21,7 @@ from ottla.pipelines.connect.jdbc import JdbcTable
 from ottla.pipelines.connect.packages import require_format
 from ottla.pipelines.connect.record import HEADERS_TYPE, META, WRITTEN
 from ottla.pipelines.connect.spec import AVAILABLE_NOW, DeadLetter, Part, Pipeline
-from ottla.pipelines.sink.partitioning import partition_column, to_partitions
+from ottla.pipelines.sink.partitioning import already_placed, partition_column, to_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -86,7 +86,7 @@ def outcomes(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
             rows = _of_topic(rows, pipeline.sink.options["topic"], options)
         else:
             # Which topics there will be is known when the records are: a whole topic goes to one task.
-            rows = rows.repartition("topic")
+            rows = already_placed(rows.repartition("topic"))
         found = [Outcome("main", rows, "ottla", options)]
     else:
         # A tombstone says that a key is gone, which a file cannot say.
@@ -113,11 +113,11 @@ def _good_and_bad(df: DataFrame, pipeline: Pipeline) -> Outcome:
         *(F.when(record.is_good(), good[name]).otherwise(bad[name]).alias(name) for name in good),
     )
     if "topic" not in pipeline.sink.options:
-        return Outcome("main", rows.drop("__ottla_good").repartition("topic"), "ottla", options)
+        return Outcome("main", already_placed(rows.drop("__ottla_good").repartition("topic")), "ottla", options)
     by_key = partition_column(rows, _partition_count(pipeline.sink.options["topic"], options))
     dead = F.pmod(F.xxhash64("key", "value"), F.lit(_partition_count(pipeline.dead_letter.topic, options))).cast("int")
     rows = rows.withColumn("partition", F.when(F.col("__ottla_good"), by_key).otherwise(dead)).drop("__ottla_good")
-    return Outcome("main", rows.repartition("topic", "partition"), "ottla", options)
+    return Outcome("main", already_placed(rows.repartition("topic", "partition")), "ottla", options)
 
 
 def _of_topic(rows: DataFrame, topic: str, options: dict[str, str]) -> DataFrame:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError, UnsupportedVersion
@@ -18,11 +19,18 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink import memory
 from ottla.pipelines.sink.earlier import Earlier, find_earlier
 from ottla.pipelines.sink.link import Link, link_to
-from ottla.pipelines.sink.options import SinkOptions
+from ottla.pipelines.sink.options import ForgottenBatch, SinkOptions
 from ottla.pipelines.sink.reading import Line
 from ottla.pipelines.sink.rows import RowShape
 from ottla.pipelines.sink.sending import Conflict, Outgoing, Sender
-from ottla.pipelines.sink.transaction import Transaction, begin, last_committed, reason
+from ottla.pipelines.sink.transaction import (
+    OFFSETS_KEPT_MS_MIN,
+    Transaction,
+    begin,
+    last_committed,
+    offsets_kept_ms,
+    reason,
+)
 from ottla.records import HEADER_SIZE, Codec, TimestampType, assemble_batch, compress, encode_attributes
 from ottla.types import TopicPartition
 
@@ -59,6 +67,11 @@ class Plan:
             group=self.transaction.transactional_id,
             address_name=task.address_name,
         )
+
+    def remembers(self, task: Task) -> bool:
+        """Whether any batch of the query is remembered. If so, every later one that was committed is as well."""
+        names = (*memory.query_names(task.query_id), task.address_name)
+        return any(one.query_id in names for one in self.committed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +129,50 @@ def write(
     options: SinkOptions, shape: RowShape, planned: Plan, task: Task, handed: Iterator[pa.RecordBatch]
 ) -> Written:
     """Write one task's rows; they are in the log, in the open transaction, when this returns."""
-    if planned.is_written(task):
-        for _ in handed:
-            pass
-        return Written(planned.transaction, query_id=task.query_id, is_skipped=True)
+    rows = iter(handed)
+    first = next((batch for batch in rows if batch.num_rows), None)
+    if first is None:
+        return Written(planned.transaction, query_id=task.query_id)
     try:
-        return _TaskWriter(link_to(options), shape, planned, task).write(handed)
+        if planned.is_written(task) or _is_to_be_skipped(options, planned, task, shape.planned_ms(first)):
+            for _ in rows:
+                pass
+            return Written(planned.transaction, query_id=task.query_id, is_skipped=True)
+        return _TaskWriter(link_to(options), shape, planned, task).write(chain([first], rows))
     except KafkaError as error:
         raise PipelineError(f"the rows of task {task.index} were not written: {reason(error)}") from error
+
+
+def _is_to_be_skipped(options: SinkOptions, planned: Plan, task: Task, planned_ms: int | None) -> bool:
+    """Whether the option says so, of a batch that may have been committed and forgotten.
+
+    A commit comes after Spark's planning, and brokers keep its offset for some time. So a batch that was planned more
+    recently was not committed if nothing is remembered of it. Of an older one nobody can tell.
+    """
+    if task.batch_id is None or planned_ms is None or planned.remembers(task):
+        return False
+    age_ms = planned.begun_ms - planned_ms
+    if age_ms <= OFFSETS_KEPT_MS_MIN:
+        return False
+    link = link_to(options)
+    group = planned.transaction.transactional_id
+    if age_ms <= link.run(offsets_kept_ms(link, group)):
+        return False
+    if options.forgotten_batch is ForgottenBatch.FAIL:
+        raise PipelineError(
+            f"micro-batch {task.batch_id} was planned {_span(age_ms)} ago, and whether it is written already cannot be "
+            f"told any more: the group {group}, which held the number of the last batch that is, has expired "
+            "(offsets.retention.minutes). Look whether the topic has its rows, and start the query once with the "
+            "option forgottenBatch=skip if it has, or forgottenBatch=write if it has not"
+        )
+    return options.forgotten_batch is ForgottenBatch.SKIP
+
+
+def _span(duration_ms: int) -> str:
+    hours = duration_ms // (60 * 60 * 1000)
+    return (
+        f"{hours // 24} days" if hours >= 48 else f"{hours} hours" if hours >= 2 else f"{duration_ms // 60_000} minutes"
+    )
 
 
 def stamp_ms(now_ms: int, attempt_id: int) -> int:
@@ -186,6 +235,7 @@ class _TaskWriter:
         partition = TopicPartition(topic, section.partition)
         sequence = self._next.get(partition, 0)
         count = section.record_count
+        self._check_place(partition)
         if sequence + count > SEQUENCE_MAX:
             raise PipelineError(
                 f"{partition} gets more than {SEQUENCE_MAX} records in one micro-batch: make it smaller"
@@ -214,6 +264,15 @@ class _TaskWriter:
             record_count=count,
         )
         return Outgoing(partition, data, sequence, count)
+
+    def _check_place(self, partition: TopicPartition) -> None:
+        tasks = self._shape.tasks
+        if tasks is not None and partition.partition % tasks != self._task.index:
+            raise PipelineError(
+                f"{partition} has rows in task {self._task.index}, where to_partitions did not put them: a later step "
+                "divided the frame again. Call to_partitions as the last step, or say with already_placed that the "
+                "rows of each Kafka partition still come from one task"
+            )
 
     def _without_written(
         self, topic: str, batch: pa.RecordBatch, partition_count: int, keyless: list[int]

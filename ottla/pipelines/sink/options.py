@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote, urlparse
 
 from ottla.client.config import ProducerConfig
@@ -21,6 +22,8 @@ from ottla.errors import InvalidConfig
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.option_names import check_sink
 from ottla.pipelines.sink.memory import sink_name
+
+C = TypeVar("C", bound=Enum)
 
 KAFKA = "kafka."
 TRANSACTION_TIMEOUT_MS = 900_000
@@ -41,6 +44,14 @@ class Delivery(Enum):
     AT_LEAST_ONCE = "at-least-once"
 
 
+class ForgottenBatch(Enum):
+    """What to do with a replayed micro-batch that may or may not be written: its group's offsets have expired."""
+
+    FAIL = "fail"
+    WRITE = "write"
+    SKIP = "skip"
+
+
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     """The options of one writer. It goes to the tasks with the writer."""
@@ -56,6 +67,7 @@ class SinkOptions:
     transaction_timeout_ms: int
     includes_timestamp: bool
     """Whether the column `timestamp` is the records' time; else that is the time of writing, as with Spark's sink."""
+    forgotten_batch: ForgottenBatch = ForgottenBatch.FAIL
 
     def config(self) -> ProducerConfig:
         """The producer's settings, checked."""
@@ -80,20 +92,26 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions
         transactional_id=transactional_id if delivery is Delivery.EXACTLY_ONCE else None,
         transaction_timeout_ms=_timeout_ms(options),
         includes_timestamp=_flag(options, "includeTimestamp"),
+        forgotten_batch=_choice(options, "forgottenBatch", ForgottenBatch) or ForgottenBatch.FAIL,
     )
     read.config()
     return read
 
 
 def _delivery(options: Mapping[str, str], *, is_streaming: bool) -> Delivery:
-    text = options.get("delivery")
+    default = Delivery.EXACTLY_ONCE if is_streaming else Delivery.AT_LEAST_ONCE
+    return _choice(options, "delivery", Delivery) or default
+
+
+def _choice(options: Mapping[str, str], name: str, kind: type[C]) -> C | None:
+    text = options.get(name.lower())
     if text is None:
-        return Delivery.EXACTLY_ONCE if is_streaming else Delivery.AT_LEAST_ONCE
+        return None
     try:
-        return Delivery(text.strip().lower())
+        return kind(text.strip().lower())
     except ValueError:
-        choices = " or ".join(one.value for one in Delivery)
-        raise PipelineError(f"the option delivery is {choices}, and not {text!r}") from None
+        choices = " or ".join(str(one.value) for one in kind)
+        raise PipelineError(f"the option {name} is {choices}, and not {text!r}") from None
 
 
 def _kafka(options: Mapping[str, str], delivery: Delivery) -> dict[str, str]:

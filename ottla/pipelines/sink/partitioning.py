@@ -2,16 +2,19 @@
 them.
 
 `to_partitions` gives a frame its column `partition` and one task for each partition; `write_stream` does that and names
-the sink. Rows keep the partition that they name; others go by their key's murmur2, as Kafka's own producers send them;
-rows without a key by a hash of their value, so that a task that Spark runs again finds the same rows.
+the sink; `already_placed` says of a frame that it has that shape. All three add the column `ottla_placed_at`, without
+which an exactly-once writer refuses a frame. Rows keep the partition that they name; others go by their key's murmur2,
+as Kafka's own producers send them; rows without a key by a hash of their value, so that a task that Spark runs again
+finds the same rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.sink.rows import PLACED_AT, TASKS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +41,30 @@ def to_partitions(
     if count <= 0:
         raise PipelineError(f"the topic {topic} has {count} partitions")
     placed = df.withColumn("partition", partition_column(df, count))
-    return placed.repartitionById(min(count, TASKS_MAX), "partition")
+    return divided(placed, count)
+
+
+def divided(df: DataFrame, partition_count: int) -> DataFrame:
+    """The frame, divided by its column `partition` into a task for each partition, and marked as placed."""
+    tasks = min(partition_count, TASKS_MAX)
+    return _marked(df.repartitionById(tasks, "partition"), {TASKS: tasks})
+
+
+def already_placed(df: DataFrame) -> DataFrame:
+    """The frame, marked as one in which the rows of each Kafka partition come from one task. You vouch for that.
+
+    For frames in which they do so without `to_partitions`: divided by a partition column of your own, in a single task,
+    or without keys in no more tasks than the topic has partitions. Two tasks that meet in a partition nevertheless fail
+    the micro-batch, and nothing of it is written.
+    """
+    return _marked(df, {})
+
+
+def _marked(df: DataFrame, metadata: dict[str, int]) -> DataFrame:
+    from pyspark.sql import functions
+
+    # In a stream this is the time at which Spark planned the micro-batch; Spark keeps it for the batch's replay.
+    return df.drop(PLACED_AT).select("*", functions.current_timestamp().alias(PLACED_AT, metadata=metadata))
 
 
 def write_stream(
@@ -46,14 +72,26 @@ def write_stream(
 ) -> DataStreamWriter:
     """`df.writeStream` to a topic through `to_partitions`: set a checkpoint and `start()`.
 
-    `options` are those of the sink, `kafka.*` among them.
+    `options` are those of the sink, `kafka.*` among them; `.option` of what is returned takes them too. Every output
+    mode is exactly once. Over Spark Connect there is no update mode.
     """
     given = {name.lower(): value for name, value in (options or {}).items()}
     kafka = {name[len("kafka.") :]: value for name, value in given.items() if name.startswith("kafka.")}
     asked = {name: value for name, value in kafka.items() if name.startswith(("security.", "sasl.", "ssl."))}
     shuffled = to_partitions(df, topic, bootstrap_servers=bootstrap_servers, kafka=asked)
-    writer = shuffled.writeStream.format("ottla").option("kafka.bootstrap.servers", bootstrap_servers)
+    writer = _stream_writer(shuffled).format("ottla").option("kafka.bootstrap.servers", bootstrap_servers)
     return writer.option("topic", topic).options(**(options or {}))
+
+
+def _stream_writer(df: DataFrame) -> DataStreamWriter:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    writer: Any = df.writeStream
+    if not isinstance(writer, DataStreamWriter):
+        return cast(DataStreamWriter, writer)  # Spark Connect has another, whose `foreachBatch` does not know its query
+    from ottla.pipelines.sink.stream_modes import TopicStreamWriter
+
+    return TopicStreamWriter(df)
 
 
 def partition_column(df: DataFrame, partition_count: int) -> Column:

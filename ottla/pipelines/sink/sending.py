@@ -40,6 +40,7 @@ from ottla.errors import (
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink.link import Link
 from ottla.pipelines.sink.reading import keeps_timestamps, lines, own_batches
+from ottla.pipelines.sink.rows import WAY_OUT
 from ottla.pipelines.sink.transaction import Transaction, reason
 from ottla.records import Batch, batches, build_batch
 from ottla.types import ZERO_UUID, TopicPartition
@@ -77,10 +78,7 @@ class Conflict(PipelineError):
     """Another task, or another attempt of this one, has written to the same partition in the same transaction."""
 
     def __init__(self, partition: TopicPartition, what: str) -> None:
-        super().__init__(
-            f"{partition}: {what}. The rows of a Kafka partition must come from one task: "
-            "write with ottla.pipelines.write_stream, or shuffle the frame with ottla.pipelines.to_partitions"
-        )
+        super().__init__(f"{partition}: {what}. The rows of a Kafka partition must come from one task: {WAY_OUT}")
 
 
 class Outgoing(NamedTuple):

@@ -11,12 +11,20 @@ topics; the highest that is this query's counts.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.network import Build, CoordinatorKind
-from ottla.errors import GroupIdNotFound, InvalidTransactionTimeout, KafkaError, UnknownServerError
+from ottla.errors import (
+    ClusterAuthorizationFailed,
+    GroupIdNotFound,
+    InvalidTransactionTimeout,
+    KafkaError,
+    UnknownServerError,
+    error_class,
+)
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink.link import Link
 from ottla.pipelines.sink.memory import Committed
@@ -24,6 +32,7 @@ from ottla.types import TopicPartition
 from ottla.wire import Message
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -32,6 +41,8 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+
+log = logging.getLogger(__name__)
 
 OFFSET_FETCH_KEY, INIT_PRODUCER_ID_KEY, ADD_PARTITIONS_KEY = 9, 22, 24
 ADD_OFFSETS_KEY, END_TXN_KEY, TXN_OFFSET_COMMIT_KEY = 25, 26, 28
@@ -43,6 +54,11 @@ VERSION_1_MAX = 4
 GROUPS_VERSION = 8
 NAMES_VERSION_MAX = 9
 """OffsetFetch: from here on it asks for many groups; after this one topics have ids instead of names."""
+DESCRIBE_CONFIGS_KEY, BROKER_RESOURCE, OFFSETS_RETENTION = 32, 4, "offsets.retention.minutes"
+MINUTE_MS = 60 * 1000
+OFFSETS_KEPT_MS_MIN = MINUTE_MS
+"""The least that `offsets.retention.minutes` may be."""
+OFFSETS_KEPT_MS_UNTOLD = 24 * 60 * MINUTE_MS
 TRANSACTION, GROUP = CoordinatorKind.TRANSACTION, CoordinatorKind.GROUP
 
 
@@ -175,6 +191,32 @@ async def last_committed(link: Link, transactional_id: str) -> list[Committed]:
                 query_id = partition.metadata or ""
                 highest[query_id] = max(highest.get(query_id, 0), partition.committed_offset)
     return [Committed(offset, query_id) for query_id, offset in sorted(highest.items())]
+
+
+async def offsets_kept_ms(link: Link, group: str) -> int:
+    """How long the brokers keep an offset that nobody commits again, as the group's coordinator says.
+
+    A day where it does not tell us, which takes the permission DescribeConfigs on the cluster: its default is a week.
+    """
+
+    async def once() -> Any:
+        node_id = await link.coordinators.find(GROUP, group, link.config.delivery_timeout_ms)
+        resource = DescribeConfigsResource(BROKER_RESOURCE, str(node_id), [OFFSETS_RETENTION])
+        request = DescribeConfigsRequest(resources=[resource])
+        (told,) = (await link.network.send(node_id, Build(DESCRIBE_CONFIGS_KEY, lambda version: request))).results
+        if told.error_code:
+            raise error_class(told.error_code)(told.error_message or f"the settings of broker {node_id}")
+        return told.configs
+
+    try:
+        configs = await link.persist(once)
+    except ClusterAuthorizationFailed as error:
+        log.info(
+            "[Sink %s] Taking %s for a day, since the broker does not tell it: %s", group, OFFSETS_RETENTION, error
+        )
+        return OFFSETS_KEPT_MS_UNTOLD
+    minutes = [int(one.value) for one in configs if one.name == OFFSETS_RETENTION and one.value is not None]
+    return minutes[0] * MINUTE_MS if minutes else OFFSETS_KEPT_MS_UNTOLD
 
 
 def reason(error: KafkaError) -> str:

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 from ottla.pipelines.sink import at_least_once, exactly_once
 from ottla.pipelines.sink.exactly_once import Plan, Task, Written
 from ottla.pipelines.sink.options import Delivery, SinkOptions, read_options
-from ottla.pipelines.sink.rows import RowShape, row_shape
+from ottla.pipelines.sink.rows import RowShape, require_placed, row_shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,11 +61,19 @@ class _Writing:
             at_least_once.write(self.options, self.shape, iterator)
             return Done(None)
         assert self.plan is not None, "a writer that has reached a task was planned"
-        return Done(exactly_once.write(self.options, self.shape, self.plan, current_task(), iterator))
+        return Done(exactly_once.write(self.options, self.shape, self.plan, self.task(), iterator))
+
+    def task(self) -> Task:
+        """The attempt of a task that this is, and the micro-batch that it is of."""
+        return current_task()
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
     """`df.write.format("ottla")`"""
+
+    def task(self) -> Task:
+        # A job within somebody's foreachBatch runs in the query's micro-batch, but what it writes has no id to skip by.
+        return replace(current_task(), batch_id=None)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         exactly_once.commit(self.options, written_by(messages), None)
@@ -90,13 +98,21 @@ def writer(options: Mapping[str, str], schema: StructType) -> BatchWriter:
     read = read_options(options, is_streaming=False)
     if read.delivery is Delivery.EXACTLY_ONCE and read.transactional_id is None:
         read = replace(read, transactional_id=f"ottla-batch-{uuid4()}")
-    return BatchWriter(read, row_shape(schema, read.topic, includes_timestamp=read.includes_timestamp))
+    return BatchWriter(read, shape_for(read, schema))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
     """The writer of one micro-batch, for a frame of this schema."""
     read = read_options(options, is_streaming=True)
-    return StreamWriter(read, row_shape(schema, read.topic, includes_timestamp=read.includes_timestamp))
+    return StreamWriter(read, shape_for(read, schema))
+
+
+def shape_for(options: SinkOptions, schema: StructType) -> RowShape:
+    """How a frame of this schema becomes records; one that cannot be written as the options ask is refused."""
+    shape = row_shape(schema, options.topic, includes_timestamp=options.includes_timestamp)
+    if options.delivery is Delivery.EXACTLY_ONCE:
+        require_placed(shape)
+    return shape
 
 
 def current_task() -> Task:

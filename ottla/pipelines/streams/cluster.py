@@ -95,7 +95,7 @@ class ClusterTopics:
         options = {**self._kafka, **self._sink, "includeTimestamp": "true"}
         if not compiled.updates:
             return writer.format("ottla").options(**options, transactionalId=transactional_id).start()
-        from ottla.pipelines.streams.compiler.batches import MicroBatchSink
+        from ottla.pipelines.sink.micro_batches import MicroBatchSink
 
         self._spark.dataSource.register(MicroBatchSink)
         options = {"delivery": "exactly-once", **options, "transactionalId": transactional_id}
@@ -105,19 +105,18 @@ class ClusterTopics:
         """Rows with their partition, each partition of each topic in one task."""
         from pyspark.sql import functions as F
 
-        from ottla.pipelines.sink.partitioning import TASKS_MAX, partition_column
+        from ottla.pipelines.sink.partitioning import already_placed, divided, partition_column
 
         rows = compiled.rows
         counts = {topic: self.partitions[topic] for topic in compiled.writes}
         if not counts:
-            return rows.withColumn("partition", F.lit(0))
+            return already_placed(rows.withColumn("partition", F.lit(0)))
         by_count = {count: partition_column(rows, count) for count in set(counts.values())}
         (_, column), *others = ((topic, by_count[count]) for topic, count in counts.items())
         chosen: Column = reduce(
             lambda so_far, other: F.when(F.col("topic") == other[0], other[1]).otherwise(so_far), others, column
         )
-        placed = rows.withColumn("partition", chosen)
-        return placed.repartitionById(min(max(counts.values()), TASKS_MAX), "partition")
+        return divided(rows.withColumn("partition", chosen), max(counts.values()))
 
 
 class _EachBatch:
@@ -129,8 +128,8 @@ class _EachBatch:
         self._query_id: str | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        from ottla.pipelines.sink.micro_batches import ADDRESS_NAME, BATCH_ID, FORMAT, QUERY_NAME
         from ottla.pipelines.sink.options import query_name
-        from ottla.pipelines.streams.compiler.batches import ADDRESS_NAME, BATCH_ID, FORMAT, QUERY_NAME
 
         if self._query_id is None:
             # Read through Spark, which reaches any file system. Spark Connect tells the id in no other way.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
 DOCS = Path(__file__).parents[3] / "docs" / "pipelines"
-TOPICS = ("orders", "orders-copy", "orders-clean", "orders-dead")
+TOPICS = ("orders", "orders-copy", "order-counts", "orders-clean", "orders-dead")
 
 
 @pytest.fixture
@@ -59,6 +59,7 @@ def test_the_sinks_examples_write_what_the_page_says(spark: SparkSession, node: 
     assert names["spark"] is spark
     wanted = sorted((f"k{number}", f"order {number}") for number in range(100))
     assert sorted(map(tuple, rows(spark, node, "orders"))) == wanted
+    assert sorted(map(tuple, rows(spark, node, "order-counts"))) == sorted((key, "1") for key, _ in wanted)
     twice = sorted(wanted * 2)
     assert sorted(map(tuple, rows(spark, node, "orders-copy"))) == twice, "once by the stream, once by the batch job"
 

@@ -67,13 +67,15 @@ def test_a_batch_job_writes_keys_values_headers_topics_and_partitions(spark: Spa
 def test_records_have_the_times_of_their_rows_where_that_is_asked_for(
     spark: SparkSession, cluster: Cluster, delivery: str
 ) -> None:
+    from ottla.pipelines import already_placed
+
     topic = new_topic("times")
     cluster.create_topic(topic)
     begun = datetime.now(UTC)
     wanted = {str(number).encode(): begun - timedelta(hours=number + 1) for number in range(10)}
     given = [(value, None if value == b"3" else moment) for value, moment in wanted.items()]
     frame = spark.createDataFrame(given, "value binary, timestamp timestamp").coalesce(1)
-    save(frame, options(cluster, topic, includeTimestamp="true", delivery=delivery))
+    save(already_placed(frame), options(cluster, topic, includeTimestamp="true", delivery=delivery))
     found = {row["value"]: row["timestamp"] for row in committed(cluster, topic)}
     assert found.keys() == wanted.keys()
     for value, moment in found.items():
@@ -95,9 +97,7 @@ def test_a_batch_job_may_be_one_transaction(spark: SparkSession, cluster: Cluste
     rows = committed(cluster, topic)
     assert Counter(int(row["value"]) for row in rows) == Counter(range(1000))
     assert all(row["partition"] == partition_of(row["key"], 4) for row in rows)
-    failing = shuffled.withColumn(
-        "value", shuffled["value"].substr(1, 9)
-    ).selectExpr("partition", "key", "if(value = '500', raise_error('bad row'), value) as value")  # fmt: skip
+    failing = shuffled.selectExpr("* except (value)", "if(value = '500', raise_error('bad row'), value) as value")
     with pytest.raises(Exception, match="bad row"):
         save(failing, options(cluster, topic, delivery="exactly-once"))
     assert len(committed(cluster, topic)) == 1000, "nothing of a job that failed is to be seen"
@@ -155,25 +155,73 @@ def test_a_stream_is_written_exactly_once_and_goes_on_from_its_checkpoint(
     assert offsets == [len(batches) + 1], "the last batch's id is committed with it"
 
 
-def test_a_stream_without_the_shuffle_that_it_needs_is_told_so(
+def test_a_stream_without_the_shuffle_that_it_needs_is_refused_whatever_its_rows_are(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
+    """One record: no two tasks can meet in a partition, and other rows would be refused as well."""
+    from ottla.pipelines import already_placed, to_partitions
+
     source, target = new_topic("source"), new_topic("target")
     cluster.create_topic(source, partitions=3)
-    cluster.create_topic(target, partitions=1)
+    cluster.create_topic(target, partitions=2)
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in range(30):
-            producer.send(source, str(number).encode(), f"k{number}".encode())
-    frame = spark.readStream.format("ottla").options(
-        **options(cluster, subscribe=source, startingOffsets="earliest")
-    )  # fmt: skip
-    query = (
-        frame.load().select("key", "value").writeStream.format("ottla").options(**options(cluster, target))
-        .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    )  # fmt: skip
-    with pytest.raises(Exception, match="must come from one task"):
-        query.awaitTermination()
+        producer.send(source, b"value", b"key")
+    given = options(cluster, subscribe=source, startingOffsets="earliest")
+    rows = spark.readStream.format("ottla").options(**given).load().select("key", "value")
+
+    def run(frame: DataFrame, checkpoint: str) -> None:
+        writer = frame.writeStream.format("ottla").options(**options(cluster, target))
+        writer = writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    with pytest.raises(Exception, match=r"write with ottla.pipelines.write_stream\(frame, topic"):
+        run(rows, "plain")
+    placed = to_partitions(rows, target, bootstrap_servers=cluster.bootstrap_servers)
+    with pytest.raises(Exception, match="a later step divided the frame again"):
+        run(placed.repartitionById(2, placed["partition"] + 1), "divided again")
     assert committed(cluster, target) == []
+    run(already_placed(rows), "vouched for")
+    assert [row["value"] for row in committed(cluster, target)] == [b"value"]
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_an_aggregate_is_written_exactly_once_in_every_mode_that_it_has(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path, mode: str
+) -> None:
+    """Several micro-batches; then Spark forgets that the last one is done, and replays it."""
+    from ottla.pipelines import write_stream
+
+    source, target = new_topic("source"), new_topic(mode)
+    cluster.create_topic(source, partitions=2)
+    cluster.create_topic(target, partitions=3)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(60):
+            producer.send(source, str(number).encode(), f"k{number % 6}".encode(), partition=number % 2)
+    given = options(cluster, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="30")
+    rows = spark.readStream.format("ottla").options(**given).load()
+    counted = rows.groupBy("key").count().selectExpr("key", "cast(count as string) as value")
+
+    def run() -> None:
+        writer = write_stream(counted, target, bootstrap_servers=cluster.bootstrap_servers).outputMode(mode)
+        writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    run()
+    found = committed(cluster, target)
+    counts: dict[bytes, list[int]] = {}
+    for row in found:
+        assert row["partition"] == partition_of(row["key"], 3)
+        counts.setdefault(row["key"], []).append(int(row["value"]))
+    done = sorted((tmp_path / "commits").glob("[0-9]*"))
+    assert len(done) >= 2
+    assert {key: numbers[-1] for key, numbers in counts.items()} == {f"k{n}".encode(): 10 for n in range(6)}
+    for numbers in counts.values():
+        assert numbers == sorted(set(numbers)) if mode == "update" else len(numbers) == len(done)
+    done[-1].unlink()
+    done[-1].with_name(f".{done[-1].name}.crc").unlink(missing_ok=True)
+    run()
+    assert done[-1].exists()
+    assert committed(cluster, target) == found, "the replayed batch is skipped"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,8 +21,8 @@ from ottla.pipelines.sink import earlier, exactly_once
 from ottla.pipelines.sink.exactly_once import Plan, Task, Written
 from ottla.pipelines.sink.link import link_to
 from ottla.pipelines.sink.memory import CheckpointBehind
-from ottla.pipelines.sink.options import SinkOptions, read_options
-from ottla.pipelines.sink.rows import RowShape
+from ottla.pipelines.sink.options import ForgottenBatch, SinkOptions, read_options
+from ottla.pipelines.sink.rows import PLACED_AT, RowShape
 from ottla.pipelines.sink.sending import Conflict
 from ottla.testing import Cluster
 from tests.support.clients import new_topic
@@ -91,11 +91,12 @@ class Query:
         handed: int = 4,
         before: Callable[[int], None] | None = None,
         times: Mapping[str, int | None] | None = None,
+        age_ms: int = 0,
     ) -> Written:
         """Rows are partition, key and value, handed over in batches of `handed`; it may fail after some of these.
 
         `before` is called with the number of each before it is handed over. `times` are the records' by their values,
-        if rows are to say them.
+        if rows are to say them. Spark planned the micro-batch `age_ms` ago.
         """
         schema = pa.schema([("partition", pa.int32()), ("key", pa.string()), ("value", pa.string())])
 
@@ -111,14 +112,21 @@ class Query:
                 if times is not None:
                     said = [times[value] for _, _, value in rows[start : start + handed] if value is not None]
                     batch = batch.append_column("timestamp", pa.array(said, pa.int64()))
-                yield batch
+                planned_us = (plan.begun_ms - age_ms) * 1000
+                yield batch.append_column(PLACED_AT, pa.array([planned_us] * batch.num_rows, pa.timestamp("us", "UTC")))
 
         names = ("partition", "key", "value", *(() if times is None else ("timestamp",)))
         task = Task(index, attempt, next(self._attempt_ids), batch_id, self.query_id)
-        return exactly_once.write(self.options, RowShape(names, names, self.topic), plan, task, batches())
+        shape = RowShape(names, names, self.topic, placed_at=PLACED_AT)
+        return exactly_once.write(self.options, shape, plan, task, batches())
 
     def commit(self, written: Sequence[Written], batch_id: int | None = 0) -> None:
         exactly_once.commit(self.options, written, batch_id)
+
+    def forget(self) -> None:
+        """The group's offsets expire."""
+        with Admin(bootstrap_servers=self.address) as admin:
+            admin.delete_consumer_groups([self.options.transactional_id or ""]).all()
 
     def values(self) -> list[str]:
         """What a read_committed reader sees, once no transaction is open."""
@@ -209,6 +217,48 @@ def test_another_query_of_the_same_name_begins_to_count_anew(address: str) -> No
     second.topic = first.topic
     second.commit([second.write(second.plan(), rows(0, "b"))])
     assert first.values() == ["a", "b"]
+
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@pytest.mark.parametrize(("option", "expected"), [("skip", ["a"]), ("write", ["a", "a"])])
+def test_a_replayed_batch_that_nobody_remembers_is_refused_until_somebody_says_what_to_do(
+    address: str, option: str, expected: list[str]
+) -> None:
+    """The query died before Spark noted that the batch was done, and stood still for longer than offsets are kept."""
+    query = Query(address)
+    query.commit([query.write(query.plan(), rows(0, "a"), batch_id=3)], batch_id=3)
+    query.forget()
+    with pytest.raises(PipelineError, match=r"micro-batch 3 was planned 8 days ago.*forgottenBatch") as refused:
+        query.write(query.plan(), rows(0, "a"), batch_id=3, age_ms=8 * DAY_MS)
+    assert "\n" not in str(refused.value)
+    query.options = replace(query.options, forgotten_batch=ForgottenBatch(option))
+    query.commit([query.write(query.plan(), rows(0, "a"), batch_id=3, age_ms=8 * DAY_MS)], batch_id=3)
+    assert query.values() == expected
+    query.options = replace(query.options, forgotten_batch=ForgottenBatch.FAIL)
+    query.commit([query.write(query.plan(), rows(0, "b"), batch_id=4)], batch_id=4)
+    assert query.values() == [*expected, "b"]
+
+
+def test_a_query_goes_on_where_its_memory_cannot_have_expired(address: str) -> None:
+    """New batches of a query that was idle for weeks or wrote nothing so far, and replays that came soon enough."""
+    query = Query(address)
+    query.commit([query.write(query.plan(), [], batch_id=0)], batch_id=0)
+    query.commit([query.write(query.plan(), rows(0, "a"), batch_id=1, age_ms=3 * DAY_MS)], batch_id=1)
+    query.commit([query.write(query.plan(), rows(0, "b"), batch_id=2, age_ms=8 * DAY_MS)], batch_id=2)
+    query.forget()
+    query.commit([query.write(query.plan(), rows(0, "c"), batch_id=3)], batch_id=3)
+    assert query.values() == ["a", "b", "c"]
+
+
+def test_how_long_a_batch_is_remembered_is_asked_of_the_brokers() -> None:
+    with Cluster(settings={"offsets.retention.minutes": "60"}) as cluster:
+        query = Query(cluster.bootstrap_servers)
+        with pytest.raises(PipelineError, match="micro-batch 0 was planned 2 hours ago"):
+            query.write(query.plan(), rows(0, "a"), age_ms=2 * 60 * 60 * 1000)
+        query.commit([query.write(query.plan(), rows(0, "a"), age_ms=30 * 60 * 1000)])
+        assert query.values() == ["a"]
 
 
 def test_what_a_dead_driver_left_open_is_aborted_by_the_next_plan(address: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.client import Admin, NewPartitions, NewTopic, Producer, read_topic
+from ottla.pipelines import already_placed
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.processor import Context, Processor, ProcessorOperator, Record
 from ottla.pipelines.streams.queryable import open_store
@@ -78,7 +79,7 @@ class Story:
             "CASE WHEN store IS NULL THEN CAST(value AS BINARY) ELSE store_value END AS value",
         )
         writer = (
-            rows.coalesce(1)  # one task writes all partitions
+            already_placed(rows.coalesce(1))  # one task writes all partitions
             .writeStream.format("ottla")
             .options(**kafka, checkpointLocation=str(checkpoint))
             .trigger(availableNow=True)

@@ -60,6 +60,7 @@ def test_a_checkpoint_elsewhere_stands_for_itself_by_its_address() -> None:
         ({"transactionalId": "a", "kafka.key.serializer": "x"}, "keys are written as they are"),
         ({"transactionalId": "a", "transactionTimeoutMs": "soon"}, "a number of milliseconds above 0, and not 'soon'"),
         ({"transactionalId": "a", "includeTimestamp": "yes"}, "includeTimestamp is true or false, and not 'yes'"),
+        ({"transactionalId": "a", "forgottenBatch": "keep"}, "forgottenBatch is fail or write or skip, and not 'keep'"),
         ({"transactionalId": "a", "kafka.linger.mss": "1"}, "did you mean linger.ms"),
         ({"transactionalId": "a", "kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
     ],

@@ -18,7 +18,8 @@ from pyspark.sql.types import (
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink import rows
-from ottla.pipelines.sink.rows import row_shape
+from ottla.pipelines.sink.rows import PLACED_AT, TASKS, row_shape
+from ottla.pipelines.sink.writers import stream_writer, writer
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -90,3 +91,29 @@ def test_rows_are_given_by_topic_and_one_without_is_refused() -> None:
     missing = pa.record_batch({"topic": pa.array([None], pa.string()), "value": ["1"]})
     with pytest.raises(PipelineError, match="the column topic is null"):
         list(shape.batches(iter([missing])))
+
+
+STREAM = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t", "transactionalId": "x"}
+
+
+def test_an_exactly_once_writer_takes_no_frame_that_does_not_say_that_its_rows_are_placed() -> None:
+    """By its columns alone: no row has been seen when it is refused."""
+    frame = schema(key=StringType(), value=StringType())
+    for refused in (lambda: stream_writer(STREAM, frame), lambda: writer(STREAM | {"delivery": "exactly-once"}, frame)):
+        with pytest.raises(PipelineError, match=r"write_stream\(frame, topic, \.\.\.\).*to_partitions\(.*") as told:
+            refused()
+        assert "\n" not in str(told.value)
+    assert stream_writer(STREAM | {"delivery": "at-least-once"}, frame).shape.placed_at is None
+    assert writer(STREAM, frame).shape.placed_at is None
+
+
+def test_the_column_of_a_placed_frame_is_no_part_of_its_records() -> None:
+    frame = schema(value=StringType()).add(PLACED_AT, TimestampType(), metadata={TASKS: 3})
+    shape = stream_writer(STREAM, frame).shape
+    assert (shape.names, shape.placed_at, shape.tasks) == (("value",), PLACED_AT, 3)
+    times = pa.array([1_700_000_000_123_456], pa.timestamp("us", "UTC"))
+    assert shape.planned_ms(pa.record_batch([["v"], times], names=["value", PLACED_AT])) == 1_700_000_000_123
+    vouched = schema(value=StringType(), ottla_placed_at=TimestampType())
+    assert stream_writer(STREAM, vouched).shape.tasks is None
+    with pytest.raises(PipelineError, match="ottla_placed_at must be a timestamp"):
+        row_shape(schema(value=StringType(), ottla_placed_at=LongType()), "t")

@@ -2,23 +2,24 @@
 
 The batch's rows are written by the same transaction as a streaming sink's: one a micro-batch, with the batch's id in
 it, so a batch that is tried again is skipped. `foreachBatch` hands the id over; a data source of our own carries it.
+Called by `stream_modes`, and by the queries of `ottla.pipelines.streams`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 
 from ottla.pipelines.sink import exactly_once
-from ottla.pipelines.sink.options import Delivery, SinkOptions, read_options
-from ottla.pipelines.sink.rows import RowShape, row_shape
-from ottla.pipelines.sink.writers import BatchWriter, Done, current_task, written_by
+from ottla.pipelines.sink.exactly_once import Task
+from ottla.pipelines.sink.options import SinkOptions, read_options
+from ottla.pipelines.sink.rows import RowShape
+from ottla.pipelines.sink.writers import BatchWriter, current_task, shape_for, written_by
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 FORMAT = "ottla-micro-batch"
@@ -41,9 +42,9 @@ class MicroBatchSink(DataSource):
         ours = (BATCH_ID.lower(), QUERY_NAME.lower(), ADDRESS_NAME.lower())
         given = {name: value for name, value in self.options.items() if name.lower() not in ours}
         options = read_options(given, is_streaming=False)
-        shape = row_shape(schema, options.topic, includes_timestamp=options.includes_timestamp)
         batch_id, query_name = int(self.options[BATCH_ID]), self.options[QUERY_NAME]
-        return MicroBatchWriter(options, shape, batch_id, query_name, self.options.get(ADDRESS_NAME, ""))
+        address_name = self.options.get(ADDRESS_NAME, "")
+        return MicroBatchWriter(options, shape_for(options, schema), batch_id, query_name, address_name)
 
 
 class MicroBatchWriter(BatchWriter):
@@ -57,15 +58,11 @@ class MicroBatchWriter(BatchWriter):
         self.query_name = query_name
         self.address_name = address_name
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
-        """One task's rows."""
-        if self.options.delivery is Delivery.AT_LEAST_ONCE:
-            return super().write(iterator)
-        assert self.plan is not None, "a writer that has reached a task was planned"
+    def task(self) -> Task:
+        """The attempt, of the micro-batch that the options name."""
         # Not the name of the transaction, which is the application's: the batches of a new checkpoint are new ones.
         told = current_task()
-        task = replace(told, batch_id=self.batch_id, query_id=self.query_name, address_name=self.address_name)
-        return Done(exactly_once.write(self.options, self.shape, self.plan, task, iterator))
+        return replace(told, batch_id=self.batch_id, query_id=self.query_name, address_name=self.address_name)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Ends the transaction, with the batch's id in it."""
