@@ -45,7 +45,6 @@ SECTION_BYTES_MAX = 512 * 1024
 """Large, because a partition has one batch under way; well under what a topic allows for one (`max.message.bytes`)."""
 REQUEST_OVERHEAD = 1024
 SEQUENCE_MAX = 0x7FFF_FFFF
-STAMPS = 64
 _LEVELS = {"gzip": "compression_gzip_level", "lz4": "compression_lz4_level", "zstd": "compression_zstd_level"}
 
 
@@ -81,8 +80,6 @@ class Task:
     index: int
     attempt: int
     """0, and one more with each time that Spark tries the task again, or a second time beside the first."""
-    attempt_id: int
-    """A number that no other attempt of any task of the application has."""
     batch_id: int | None = None
     """The micro-batch; None in a batch job."""
     query_id: str = ""
@@ -175,14 +172,6 @@ def _span(duration_ms: int) -> str:
     )
 
 
-def stamp_ms(now_ms: int, attempt_id: int) -> int:
-    """The timestamp of all records of an attempt whose rows say none: the present, up to an eighth of a second ago.
-
-    No two attempts of a task share it: those that begin within the same 64 ms have other numbers.
-    """
-    return (now_ms // STAMPS - 1) * STAMPS + attempt_id % STAMPS
-
-
 class _TaskWriter:
     """One attempt: rows to batches with sequence numbers."""
 
@@ -191,9 +180,8 @@ class _TaskWriter:
         self._shape = shape
         self._transaction = planned.transaction
         self._task = task
-        stamp = None if shape.has_timestamps else stamp_ms(link.world.clock.now_ms(), task.attempt_id)
-        self._sender = Sender(link, self._transaction, stamp)
-        self._now_ms = planned.begun_ms if stamp is None else stamp
+        self._sender = Sender(link, self._transaction, has_timestamps=shape.has_timestamps)
+        self._now_ms = planned.begun_ms if shape.has_timestamps else link.world.clock.now_ms()
         self._next: dict[TopicPartition, int] = {}
         """The next sequence number of each partition, which is the count of its records too."""
         self._earlier: dict[TopicPartition, Earlier] = {}

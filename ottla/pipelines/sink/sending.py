@@ -7,11 +7,11 @@ other records under these sequence numbers.
 
 How a foreign batch is told. A broker that finds the same sequence numbers among a producer's last five batches takes
 the new one for a repetition, answers with success, and drops it. But its answer then has the timestamp of the batch
-that it kept (`log_append_time_ms`), where an answer about a new batch has -1. All records of an attempt of a task have
-one timestamp, its stamp, which no other attempt shares: an answer with the own stamp is about an own batch that was
-sent twice, and any other makes the sender read the batch back and compare. Where the rows say their records' times
-(`includeTimestamp`) there is no stamp, and every repetition is read back. Where the topic stamps the records itself
-(`message.timestamp.type=LogAppendTime`) every answer has a time, and so every batch is read back.
+that it kept (`log_append_time_ms`), where an answer about a new batch has -1. So the sender reads the batch back
+whenever the answer has a time, and compares it with what it sent; times count where rows say them
+(`includeTimestamp`). What that time is proves nothing: the clocks of two attempts on two machines may show the same.
+Where the topic stamps records itself (`message.timestamp.type=LogAppendTime`) every answer has a time, and so every
+batch is read back.
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ class _Queue:
 class Sender:
     """The batches of one task. All of it runs on the link's thread."""
 
-    def __init__(self, link: Link, transaction: Transaction, stamp_ms: int | None) -> None:
-        """`stamp_ms` is the time that all records of this attempt have; None where they have times of their own."""
+    def __init__(self, link: Link, transaction: Transaction, *, has_timestamps: bool) -> None:
+        """`has_timestamps` says whether the records have their rows' times, which every attempt's then have."""
         self._link = link
         self._transaction = transaction
-        self._stamp_ms = stamp_ms
+        self._has_timestamps = has_timestamps
         self._queues: dict[TopicPartition, _Queue] = {}
         self._in_flight: dict[int, int] = {}
         self._waiting_bytes = 0
@@ -250,7 +250,7 @@ class Sender:
 
     def _on_partition(self, one: Outgoing, told: PartitionProduceResponse, nodes: list[Node]) -> None:
         if told.error_code == 0:
-            if told.log_append_time_ms in (NO_TIME, self._stamp_ms):
+            if told.log_append_time_ms == NO_TIME:
                 self._done(one)
             else:
                 self._link.world.tasks.spawn(self._compare(one, told.base_offset), f"compare {one.partition}")
@@ -329,7 +329,7 @@ class Sender:
             found = await anext(read)
             await read.aclose()
             (sent,) = batches(one.data)
-            has_timestamps = self._stamp_ms is None and keeps_timestamps(found)
+            has_timestamps = self._has_timestamps and keeps_timestamps(found)
             same = lines(found, has_timestamps=has_timestamps) == lines(sent, has_timestamps=has_timestamps)
             if same and found.base_sequence == one.base_sequence:
                 self._done(one)

@@ -123,7 +123,6 @@ def current_task() -> Task:
     return Task(
         index=context.partitionId(),
         attempt=context.attemptNumber(),
-        attempt_id=context.taskAttemptId(),
         batch_id=None if batch_id is None else int(batch_id),
         query_id=context.getLocalProperty(QUERY_ID) or "",
     )

@@ -74,7 +74,6 @@ class Query:
             },
             is_streaming=True,
         )
-        self._attempt_ids = iter(range(1, 1000))
 
     def plan(self) -> Plan:
         return exactly_once.plan(self.options)
@@ -116,7 +115,7 @@ class Query:
                 yield batch.append_column(PLACED_AT, pa.array([planned_us] * batch.num_rows, pa.timestamp("us", "UTC")))
 
         names = ("partition", "key", "value", *(() if times is None else ("timestamp",)))
-        task = Task(index, attempt, next(self._attempt_ids), batch_id, self.query_id)
+        task = Task(index, attempt, batch_id, self.query_id)
         shape = RowShape(names, names, self.topic, placed_at=PLACED_AT)
         return exactly_once.write(self.options, shape, plan, task, batches())
 

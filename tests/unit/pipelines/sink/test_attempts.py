@@ -163,12 +163,20 @@ class Attempt:
     """One attempt: what `_TaskWriter` does, with rows that are there at once."""
 
     def __init__(
-        self, number: int, leader: Leader, rows: list[Row], sizes: list[int], *, has_timestamps: bool = False
+        self,
+        number: int,
+        leader: Leader,
+        rows: list[Row],
+        sizes: list[int],
+        *,
+        has_timestamps: bool = False,
+        clock_ms: int = STAMP_MS,
     ) -> None:
+        """`clock_ms` is what its machine's clock shows, and the time of records whose rows say none."""
         self.link = ModelLink(leader)
         link = cast(Link, self.link)
         self.rows = rows
-        self.sender = Sender(link, TRANSACTION, None if has_timestamps else STAMP_MS + number)
+        self.sender = Sender(link, TRANSACTION, has_timestamps=has_timestamps)
         self.earlier: Earlier | None = None
         self.error: Exception | None = None
         sequence = 0
@@ -187,7 +195,7 @@ class Attempt:
                 break
             data = build_batch(
                 [
-                    (at, row.time_ms if has_timestamps else STAMP_MS + number, None, row.value, ())
+                    (at, row.time_ms if has_timestamps else clock_ms, None, row.value, ())
                     for at, row in enumerate(taken)
                 ],
                 producer_id=TRANSACTION.producer_id,
@@ -245,6 +253,7 @@ SIZES = st.lists(st.integers(1, 3), min_size=1, max_size=4)
     steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), max_size=60),
     stamps_itself=st.booleans(),
     has_timestamps=st.booleans(),
+    clocks=st.lists(st.integers(STAMP_MS, STAMP_MS + 1), min_size=3, max_size=3),
 )
 def test_an_attempt_that_succeeds_has_its_rows_in_the_log_once_each(
     rows: list[Row],
@@ -253,7 +262,9 @@ def test_an_attempt_that_succeeds_has_its_rows_in_the_log_once_each(
     steps: list[tuple[int, int]],
     stamps_itself: bool,
     has_timestamps: bool,
+    clocks: list[int],
 ) -> None:
+    """Whatever the attempts' clocks show: they run on machines of which some are behind, so that times meet."""
     leader = Leader(stamps_itself)
     attempts: list[Attempt] = []
 
@@ -261,7 +272,9 @@ def test_an_attempt_that_succeeds_has_its_rows_in_the_log_once_each(
         number = len(attempts)
         order = list(rows)
         orders[number].shuffle(order)
-        attempts.append(Attempt(number, leader, order, sizes[number], has_timestamps=has_timestamps))
+        attempts.append(
+            Attempt(number, leader, order, sizes[number], has_timestamps=has_timestamps, clock_ms=clocks[number])
+        )
 
     begin()
     for who, choice in steps:
@@ -305,7 +318,20 @@ def test_a_batch_that_the_broker_takes_for_a_repetition_of_anothers_is_noticed()
     timestamp the second would believe that its rows are in the log."""
     leader = Leader(stamps_itself=False)
     first = Attempt(0, leader, letters("ab"), [1])
-    second = Attempt(1, leader, letters("ba"), [1])
+    second = Attempt(1, leader, letters("ba"), [1], clock_ms=STAMP_MS + 1)
+    for attempt in (first, second):
+        while attempt.is_open:
+            attempt.go_on(3)
+    assert first.has_succeeded()
+    assert not second.has_succeeded()
+    assert isinstance(second.error, Conflict)
+    assert leader.values() == [b"a", b"b"]
+
+
+def test_attempts_whose_clocks_show_the_same_time_are_told_apart() -> None:
+    """They run on two machines, and one clock is behind: what their records' times are proves nothing."""
+    leader = Leader(stamps_itself=False)
+    first, second = (Attempt(number, leader, letters(order), [1]) for number, order in enumerate(("ab", "ba")))
     for attempt in (first, second):
         while attempt.is_open:
             attempt.go_on(3)
