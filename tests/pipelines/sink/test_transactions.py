@@ -201,12 +201,12 @@ def test_a_batch_that_is_remembered_by_its_checkpoints_address_is_not_written_ag
     query = Query(address)
     by_id, query.query_id = query.query_id, "ottla-a81b"
     query.commit([query.write(query.plan(), rows(0, "a"), batch_id=3)], batch_id=3)
-    assert query.plan().is_written(Task(0, 0, 90, 3, by_id, "ottla-a81b"))
+    assert query.plan().is_written(Task(0, 0, 3, by_id, "ottla-a81b"))
     with pytest.raises(CheckpointBehind, match="whose checkpoint had the same address"):
-        query.plan().is_written(Task(0, 0, 91, 0, by_id, "ottla-a81b"))
+        query.plan().is_written(Task(0, 0, 0, by_id, "ottla-a81b"))
     query.query_id = by_id
     query.commit([query.write(query.plan(), rows(0, "b"), batch_id=4)], batch_id=4)
-    assert query.plan().is_written(Task(0, 0, 92, 4, by_id, "ottla-a81b"))
+    assert query.plan().is_written(Task(0, 0, 4, by_id, "ottla-a81b"))
 
 
 def test_another_query_of_the_same_name_begins_to_count_anew(address: str) -> None:
