@@ -75,6 +75,9 @@ if TYPE_CHECKING:
         AbortableError as AbortableError,
     )
     from ottla.client.errors import (
+        BootstrapFailed as BootstrapFailed,
+    )
+    from ottla.client.errors import (
         BufferExhausted as BufferExhausted,
     )
     from ottla.client.errors import (
@@ -94,6 +97,9 @@ if TYPE_CHECKING:
     )
     from ottla.client.errors import (
         IllegalState as IllegalState,
+    )
+    from ottla.client.errors import (
+        InternalError as InternalError,
     )
     from ottla.client.errors import (
         KafkaTimeout as KafkaTimeout,
@@ -198,6 +204,7 @@ _LAZY: dict[str, tuple[str, ...]] = {
     ),
     "ottla.client.errors": (
         "AbortableError",
+        "BootstrapFailed",
         "BufferExhausted",
         "ClientClosed",
         "CommitFailed",
@@ -205,6 +212,7 @@ _LAZY: dict[str, tuple[str, ...]] = {
         "DeliveryTimeout",
         "FatalProducerError",
         "IllegalState",
+        "InternalError",
         "KafkaTimeout",
         "LogTruncation",
         "NoBroker",

@@ -21,6 +21,14 @@ class NoBroker(RetriableError):
     """None of the brokers can be reached."""
 
 
+class BootstrapFailed(KafkaError):
+    """None of the addresses in bootstrap.servers could be reached within bootstrap.connect.timeout.ms."""
+
+
+class InternalError(KafkaError):
+    """The client itself failed: `__cause__` is the exception. A bug of the client, or an argument of a wrong type."""
+
+
 class Wakeup(KafkaError):
     """`wakeup()` was called while this call waited, or before it."""
 
@@ -114,6 +122,15 @@ class AbortableError(KafkaError):
     """The transaction has failed: abort it, and go on with another."""
 
     requires_abort: ClassVar[bool] = True
+
+
+def as_kafka_error(error: Exception, what: str) -> KafkaError:
+    """The error itself where it is one of Kafka's; any other as an `InternalError` that says `what` failed."""
+    if isinstance(error, KafkaError):
+        return error
+    failed = InternalError(f"{what}: {type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed
 
 
 _SHARPER: dict[tuple[type[KafkaError], type[KafkaError]], type[KafkaError]] = {}

@@ -15,7 +15,7 @@ from ottla.client.admin.nodes import ClusterNodes
 from ottla.client.admin.outcome import Outcomes
 from ottla.client.admin.routes import AnyNode, Controller, CoordinatorRoute, Leaders, NamedNode, Route
 from ottla.client.config import AdminConfig
-from ottla.client.errors import ClientClosed, KafkaTimeout
+from ottla.client.errors import ClientClosed, KafkaTimeout, as_kafka_error
 from ottla.client.network import CoordinatorKind, Deadline, NetworkClient, Request
 from ottla.errors import (
     KafkaError,
@@ -111,12 +111,8 @@ class Driver:
             try:
                 await work(outcomes)
                 assert outcomes.done, f"{what} leaves {outcomes.unsettled()} open"
-            except KafkaError as error:
-                outcomes.settle_rest(error)
-            except Exception:
-                # Nobody must wait for ever, whatever this was; the task tells what it was.
-                outcomes.settle_rest(UnknownServerError(f"{what} ended before its time; the log says why"))
-                raise
+            except Exception as error:  # noqa: BLE001  it is the caller's
+                outcomes.settle_rest(as_kafka_error(error, f"{what} failed"))
             except BaseException:  # called off, because the loop ends
                 outcomes.settle_rest(ClientClosed(f"The admin was closed before {what} was done"))
                 raise
@@ -253,8 +249,9 @@ class _Pursuit(Generic[K, V]):
         """The keys by node, and those that could not be placed for now."""
         try:
             places = await self._call.route.find(keys, self._deadline)
-        except KafkaError as error:
-            return [], self._sorted_out(dict.fromkeys(keys, error))
+        except Exception as error:  # noqa: BLE001  it is the keys'
+            failed = as_kafka_error(error, f"{self._call.what} could not be placed")
+            return [], self._sorted_out(dict.fromkeys(keys, failed))
         again = self._sorted_out(places.missing)
         if self._call.one_by_one:
             return [(node_id, [key]) for key, node_id in places.nodes.items()], again
@@ -272,13 +269,14 @@ class _Pursuit(Generic[K, V]):
                 call.build(node_id, keys),
                 timeout_ms=self._deadline.at_most(driver.config.request_timeout_ms),
             )
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001  it is the keys'
             driver.nodes.stale()
-            return self._sorted_out(dict.fromkeys(keys, error))
+            failed = as_kafka_error(error, f"The {call.what} request could not be built")
+            return self._sorted_out(dict.fromkeys(keys, failed))
         try:
             answers = dict(call.read(node_id, keys, response))
-        except KafkaError as error:
-            answers = dict.fromkeys(keys, error)
+        except Exception as error:  # noqa: BLE001  it is the keys'
+            answers = dict.fromkeys(keys, as_kafka_error(error, f"The response to {call.what} could not be read"))
         again = {}
         for key in keys:
             answer = answers.get(key, _MISSING)

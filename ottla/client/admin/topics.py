@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.admin.configs import ConfigEntry, ConfigSource
@@ -61,7 +61,7 @@ class NewTopic:
     replication_factor: int | None = None
     assignments: Mapping[int, Sequence[int]] | None = None
     """The replicas of each partition, the preferred leader first."""
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
             for index, brokers in (topic.assignments or {}).items()
         ],
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in (topic.configs or {}).items()],
     )
 
 

@@ -113,6 +113,7 @@ class ConsumerCore:
             on_error=self.fail,
         )
         self.metadata.on_update.append(self._on_metadata)
+        self.metadata.on_error.append(self.fail)
         self._transient: dict[str, int] = {}
         """Topics that somebody asks about just now, and how many do."""
         self._errors: deque[Trouble] = deque()

@@ -18,7 +18,7 @@ from ottla.client.config import ConsumerConfig, OffsetReset, ResetKind
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, PASSING, FoundOffset, OffsetLookup
 from ottla.client.consumer.partition_state import NO_EPOCH, PartitionState, Position, Status
 from ottla.client.consumer.subscription_state import SubscriptionState, as_position
-from ottla.client.errors import ClientClosed, LogTruncation, NoOffsetForPartition
+from ottla.client.errors import ClientClosed, LogTruncation, NoOffsetForPartition, as_kafka_error
 from ottla.client.group import OffsetAndMetadata
 from ottla.client.network import Build, Cluster, Metadata, NetworkClient
 from ottla.errors import KafkaError, TopicAuthorizationFailed, UnsupportedVersion, error_class
@@ -133,7 +133,8 @@ class Positions:
                 await work()
             except ClientClosed:
                 return
-            except KafkaError as error:
+            except Exception as raised:  # noqa: BLE001  it is told to the user
+                error = as_kafka_error(raised, "Positions could not be found")
                 if error.retriable:
                     log.info("[%s] Positions could not be found yet: %s", self._name, error)
                 else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from ottla.client.errors import as_kafka_error
 from ottla.client.group.assignors.assignor import (
     Assignment,
     Assignor,
@@ -199,7 +200,8 @@ class ClassicMembership(Membership):
                 await self.context.metadata.next_update()
             await self._give_up()
             verdict = await self._join_and_sync()
-        except KafkaError as error:
+        except Exception as raised:  # noqa: BLE001  it is told to the user: an assignor may be the user's own
+            error = as_kafka_error(raised, "The rebalance failed")
             if error.retriable:
                 log.info("[%s] The rebalance failed: %s. Trying again", self.context.name, error)
                 return Verdict(Next.RETRY, error)
@@ -412,19 +414,20 @@ class ClassicMembership(Membership):
                     break
                 continue
             sent = self.member.identity
-            request = self._build(self.member.heartbeat_request())
             begun_ms = self.context.world.clock.monotonic_ms()
             self.context.metrics.heartbeat_sent()
             try:
+                request = self._build(self.member.heartbeat_request())
                 response = await self.context.ask(request, config.session_timeout_ms)
-            except KafkaError as error:
+                self.context.metrics.heartbeat_answered(self.context.world.clock.monotonic_ms() - begun_ms)
+                self._on_heartbeat(self.member.on_heartbeat(response.error_code, sent), response.error_code)
+            except Exception as raised:  # noqa: BLE001  it is told to the user
+                error = as_kafka_error(raised, "A heartbeat could not be sent, or its response not be read")
                 if not error.retriable:
                     self.context.fail(error)
                     break
                 failures += 1
                 continue
-            self.context.metrics.heartbeat_answered(self.context.world.clock.monotonic_ms() - begun_ms)
-            self._on_heartbeat(self.member.on_heartbeat(response.error_code, sent), response.error_code)
             failures = failures + 1 if self.member.identity == sent and response.error_code in (14, 15, 16) else 0
         self._heartbeats = None
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from ottla.client.errors import CommitFailed, KafkaTimeout, RetriableCommitFailed
+from ottla.client.errors import CommitFailed, KafkaTimeout, RetriableCommitFailed, as_kafka_error
 from ottla.client.group.context import GroupContext
 from ottla.client.group.interface import CommitCallback, Completion, OffsetAndMetadata, Offsets
 from ottla.client.network import COORDINATOR, Build, CoordinatorKind, Deadline, within
@@ -235,10 +235,11 @@ class Commits:
             while self._waiting:
                 try:
                     node_id = await self._context.find(self._waiting[0].timeout_ms)
-                except KafkaError as error:
+                except Exception as error:  # noqa: BLE001  it is told to those who wait
+                    failure = as_kafka_error(error, "The coordinator could not be looked for")
                     waiting, self._waiting = self._waiting, deque()
                     for commit in waiting:
-                        commit.on_done(error)
+                        commit.on_done(failure)
                     return
                 while self._waiting:
                     self._transmit(node_id, self._waiting.popleft())
@@ -248,12 +249,12 @@ class Commits:
     def _transmit(self, node_id: int, commit: _Commit) -> None:
         try:
             sent = self.committer.commit_as()
-        except KafkaError as error:
+            request, ids = commit_request(self._context, commit.offsets, sent)
+        except Exception as error:  # noqa: BLE001  it is told to whoever waits for the commit
             # Not from inside the call: a callback would come before the call has returned.
-            refusal = error
+            refusal = as_kafka_error(error, "The OffsetCommit request could not be built")
             self._world.tasks.soon(lambda: commit.on_done(refusal))
             return
-        request, ids = commit_request(self._context, commit.offsets, sent)
         begun_ms = self._world.clock.monotonic_ms()
 
         def answered(response: Any, error: KafkaError | None) -> None:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from ottla.client.config import ConsumerConfig
-from ottla.client.errors import ClientClosed
+from ottla.client.errors import ClientClosed, as_kafka_error
 from ottla.client.group.commits import Commits, Outsider
 from ottla.client.group.context import GroupContext
 from ottla.client.group.interface import Consumed, GroupMetadata, RebalanceEvent, RebalanceKind, Subscription
@@ -186,8 +186,8 @@ class ConsumerGroup:
         """What the broker can: the coordinator, or whoever of the cluster has told."""
         try:
             versions = await self._versions()
-        except KafkaError as error:
-            self._context.fail(error)
+        except Exception as error:  # noqa: BLE001  it is told to the user
+            self._context.fail(as_kafka_error(error, "The protocol of the group could not be chosen"))
             return
         finally:
             self._choosing = None

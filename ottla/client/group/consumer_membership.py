@@ -10,8 +10,10 @@ rules are `consumer_member`'s. Made by `consumer_group`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
+from ottla.client.errors import as_kafka_error
 from ottla.client.group.commits import Identity
 from ottla.client.group.consumer_member import ConsumerMember, Local
 from ottla.client.group.context import GroupContext
@@ -161,7 +163,7 @@ class ConsumerMembership(Membership):
             case _:
                 if self.member.state is MemberState.RECONCILING and self._reconciliation is None:
                     self._reconciliation = self.context.world.tasks.spawn(
-                        self._reconciling(), f"[{self.context.name}] reconciliation"
+                        self._told(self._reconciling()), f"[{self.context.name}] reconciliation"
                     )
 
     def _fail(self, error: KafkaError) -> None:
@@ -181,8 +183,21 @@ class ConsumerMembership(Membership):
             self._reconciliation.cancel()
             self._reconciliation = None
         self._letting_go = self.context.world.tasks.spawn(
-            self._giving_up(and_join), f"[{self.context.name}] giving up partitions"
+            self._told(self._giving_up(and_join)), f"[{self.context.name}] giving up partitions"
         )
+
+    async def _told(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have the user told of whatever ends `work` before its time: nothing else would, and the member would stay as
+        it is for ever."""
+        try:
+            await work
+        except Exception as error:
+            failure = as_kafka_error(error, "The assignment could not be carried out")
+            log.error("[%s] %s", self.context.name, failure, exc_info=error)
+            self.member.state = MemberState.FATAL
+            self._fatal = failure
+            self._reconciliation = self._letting_go = None
+            self.context.consumed.on_group_event()
 
     async def _giving_up(self, and_join: bool) -> None:
         """What was owned is lost: the user is told, and then the member begins anew."""

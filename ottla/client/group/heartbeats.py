@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from ottla.client.errors import as_kafka_error
 from ottla.client.group.context import Coordination
 from ottla.client.metrics import HeartbeatMetrics
 from ottla.client.network import Build
@@ -181,13 +182,14 @@ class Heartbeats:
         self._metrics.heartbeat_sent()
         try:
             response = await self._coordination.ask(member.heartbeat_request(), None)
-        except KafkaError as error:
+            self._metrics.heartbeat_answered(self._world.clock.monotonic_ms() - begun_ms)
+            self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
+            self._coordination.note(response.error_code)
+            return member.on_heartbeat(response, joins)
+        except Exception as raised:  # noqa: BLE001  it is told to the user
+            error = as_kafka_error(raised, "A heartbeat could not be sent, or its response not be read")
             member.on_lost()
             return BeatVerdict(Beat.RETRY, error) if error.retriable else member.on_refused(error)
-        self._metrics.heartbeat_answered(self._world.clock.monotonic_ms() - begun_ms)
-        self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
-        self._coordination.note(response.error_code)
-        return member.on_heartbeat(response, joins)
 
     async def _rest(self) -> None:
         """Until the next heartbeat is due."""

@@ -4,17 +4,20 @@ A connection first learns which APIs the broker speaks (ApiVersions, going back 
 newer one); what TLS and SASL have to say comes between that and `on_ready`. Promises: every request that was sent is
 answered exactly once, with its response or with why there is none; responses come in the order of the requests, and a
 broker that answers out of order is disconnected, because nothing it says can be trusted to belong to its request; a
-request without an answer after its time-out ends the connection, because nothing behind it will be answered either.
+request without an answer after its time-out ends the connection, because nothing behind it will be answered either; a
+callback that raises on its response is called again with that as the error, so that who asked is told.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla import __version__
+from ottla.client.errors import as_kafka_error
 from ottla.client.metrics import NodeMetrics
 from ottla.errors import KafkaError, NetworkException, RequestTimedOut, UnsupportedVersion, error_class
 from ottla.net import BadFrame, FrameReader, ReceiveBuffer
@@ -22,6 +25,8 @@ from ottla.wire import APIS, DecodeError, Message, Versions, decode_prefix, enco
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.header import RequestHeader, ResponseHeader
 from ottla.world import ClientWorld, Stream, Timer
+
+log = logging.getLogger(__name__)
 
 FRAME_MAX = 1 << 30
 """The largest response that is taken: memory is only used for what has really arrived."""
@@ -31,6 +36,18 @@ _SIZE = struct.Struct(">i")
 
 OnAnswer = Callable[[Message | None, KafkaError | None], None]
 """Called once with the response, or with why there is none."""
+
+
+def tell(on_answer: OnAnswer, response: Message | None, error: KafkaError | None, what: str) -> None:
+    """Call it. What it raises on a response it is told as the error; what it raises then is logged and goes no further,
+    so that others who wait hear of theirs."""
+    try:
+        on_answer(response, error)
+    except Exception as raised:
+        if error is None:
+            tell(on_answer, None, as_kafka_error(raised, f"The response to {what} could not be handled"), what)
+        else:
+            log.exception("[Client] What was told that %s failed (%s) has failed itself", what, error)
 
 
 class ApiVersions:
@@ -213,10 +230,14 @@ class Connection:
         except DecodeError as error:
             self.fail(NetworkException(f"the broker's answer to {api.name} v{expected.version} is damaged: {error}"))
             return
+        except Exception as error:  # noqa: BLE001  it is told to all who wait
+            # Nothing behind it can be read either: where the next field begins is not known.
+            self.fail(as_kafka_error(error, f"The response to {api.name} v{expected.version} could not be decoded"))
+            return
         self._in_flight.popleft()
         expected.timer.cancel()
         self._measured.received_response(_SIZE.size + len(frame), expected.sent_ms)
-        expected.on_answer(response, None)
+        tell(expected.on_answer, response, None, api.name)
 
     def on_drained(self) -> None:
         pass
@@ -248,4 +269,4 @@ class Connection:
         # First the owner, so that those who are told find no connection that is gone already.
         self._on_closed(self, error)
         for one in waiting:
-            one.on_answer(None, error)
+            tell(one.on_answer, None, error, APIS[one.api_key].name)

@@ -106,7 +106,8 @@ class Coordinators:
                              kind.name.lower(), key, told.host, told.port, told.node_id)  # fmt: skip
                     asked.set_result(told.node_id)
                     return
-            asked.set_exception(error)
+            if not asked.done():
+                asked.set_exception(error)
 
         try:
             node_id = self._network.least_loaded()

@@ -3,7 +3,7 @@
 Promises: one request at a time, and after a failure the retry backoff; a partition's leader never goes back to an older
 leader epoch, whichever broker answers; a topic that was deleted and made again (another id) begins afresh; when no
 known broker answers, the client begins again with `bootstrap.servers` (KIP-899, KIP-1102) unless told not to. Who waits
-for an update gets the next one that was asked for after the wait began.
+for an update gets the next one that was asked for after the wait began, or the error that waiting does not mend.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ottla.errors import (
     InvalidTopicException,
     KafkaError,
     LeaderNotAvailable,
+    NetworkException,
     RebootstrapRequired,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -54,6 +55,10 @@ class Metadata:
         """Whether asking for a topic may make the broker create it (`allow.auto.create.topics`)."""
         self.on_update: list[Callable[[Cluster], None]] = []
         """Called after every update, with the new cluster."""
+        self.on_error: list[Callable[[KafkaError], object]] = []
+        """Called when asking failed for a reason that waiting does not mend; it is asked again all the same."""
+        self.last_error: KafkaError | None = None
+        """Why there has been no answer since the last one."""
         self._waiting: list[Promise[Cluster]] = []
         """Who waits for an answer to a request that is still to be sent."""
         self._is_wanted = False
@@ -96,10 +101,10 @@ class Metadata:
         self._go_on()
 
     def next_update(self) -> Promise[Cluster]:
-        """The answer to a request that is sent after this call; fails with `ClientClosed` alone."""
+        """The answer to a request that is sent after this call; fails with what waiting does not mend."""
         promise: Promise[Cluster] = self._world.tasks.promise()
         if self._is_closed:
-            promise.set_exception(ClientClosed(f"[{self._name}] the client is closed"))
+            promise.set_exception(self._closed())
             return promise
         self._waiting.append(promise)
         self.request_update()
@@ -178,17 +183,18 @@ class Metadata:
         def answered(response: Any, error: KafkaError | None) -> None:
             self._is_asking = False
             if self._is_closed:
-                self._fail(waiting)
+                self._fail(waiting, self._closed())
                 return
             if error is None and response.error_code == RebootstrapRequired.code:
                 self._rebootstrap("a broker asks for it")
                 error = RebootstrapRequired()
             if error is not None or not response.brokers:
                 self._waiting = waiting + self._waiting
-                self._on_failure(error)
+                self._on_failure(error or NetworkException("the broker names no brokers"))
                 return
             self._failures = 0
             self._first_failure_ms = None
+            self.last_error = None
             self._apply(response, topics)
             for promise in waiting:
                 if not promise.done():
@@ -199,19 +205,25 @@ class Metadata:
         build = Build(METADATA_KEY, make, version_min=1 if self.auto_create else 4)
         self._network.send_then(self._network.least_loaded(), build, answered)
 
-    def _on_failure(self, error: KafkaError | None) -> None:
+    def _on_failure(self, error: KafkaError) -> None:
         now_ms = self._world.clock.monotonic_ms()
+        self.last_error = error
         self._failures += 1
         if self._first_failure_ms is None:
             self._first_failure_ms = now_ms
         if self._failures & (self._failures - 1) == 0:
             log.warning("[%s] The cluster's metadata could not be had (attempt %d): %s", self._name, self._failures,
-                        error or "the broker names no brokers")  # fmt: skip
+                        error)  # fmt: skip
         if (
             self._config.metadata_recovery_strategy.upper() == "REBOOTSTRAP"
             and now_ms - self._first_failure_ms >= self._config.metadata_recovery_rebootstrap_trigger_ms
         ):
             self._rebootstrap(f"no metadata for {now_ms - self._first_failure_ms} ms")
+        if not error.retriable and not isinstance(error, RebootstrapRequired):
+            waiting, self._waiting = self._waiting, []
+            self._fail(waiting, error)
+            for told in list(self.on_error):
+                told(error)
         self._is_wanted = True
         self._go_on()
 
@@ -288,12 +300,15 @@ class Metadata:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
-        self._fail(waiting)
+        self._fail(waiting, self._closed())
 
-    def _fail(self, waiting: list[Promise[Cluster]]) -> None:
+    def _closed(self) -> ClientClosed:
+        return ClientClosed(f"[{self._name}] the client is closed")
+
+    def _fail(self, waiting: list[Promise[Cluster]], error: KafkaError) -> None:
         for promise in waiting:
             if not promise.done():
-                promise.set_exception(ClientClosed(f"[{self._name}] the client is closed"))
+                promise.set_exception(error)
 
 
 def _merged(told: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:

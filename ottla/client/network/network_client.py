@@ -6,7 +6,8 @@ backoff allows; a connection that nobody uses is closed. Long polls and what mus
 `lane`s, which are different connections, because a broker serves the requests of one connection in turn.
 
 Errors are Kafka's: `NetworkException` when the connection could not be made or broke (the request may or may not have
-been carried out), `RequestTimedOut`, `UnsupportedVersion` when the broker does not know the API, `ClientClosed`.
+been carried out), `RequestTimedOut`, `UnsupportedVersion` when the broker does not know the API, `ClientClosed`, and
+`InternalError` for whatever else is raised while a request is built, encoded or sent, or its response is handled.
 Everything runs on the one thread of the world's tasks. Called by everything in `ottla.client` that asks brokers.
 """
 
@@ -19,11 +20,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ottla.client.config.common import CommonConfig
-from ottla.client.errors import ClientClosed, NoBroker
+from ottla.client.errors import ClientClosed, NoBroker, as_kafka_error
 from ottla.client.metrics import Metrics, NetworkMetrics
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Node
-from ottla.client.network.connection import ApiVersions, Connection, OnAnswer
+from ottla.client.network.connection import ApiVersions, Connection, OnAnswer, tell
 from ottla.errors import (
     InvalidConfig,
     InvalidRequest,
@@ -193,10 +194,12 @@ class NetworkClient:
             peer = self._peers[node_id, lane] = Peer(self, node, lane)
         peer.send(request, self.config.request_timeout_ms if timeout_ms is None else timeout_ms, on_answer)
 
-    def send_only(self, node_id: int, request: Request) -> bool:
-        """Send a request that is not answered (Produce with acks=0), if there is a connection: whether there was."""
+    def send_only(self, node_id: int, request: Request) -> KafkaError | None:
+        """Send a request that is not answered (Produce with acks=0), if there is a connection; why it was not sent."""
         peer = self._peers.get((node_id, MAIN))
-        return peer is not None and peer.is_ready and peer.send_only(request)
+        if peer is None or not peer.is_ready:
+            return NetworkException("not connected")
+        return peer.send_only(request)
 
     def connect(self, node_id: int, lane: str = MAIN) -> None:
         """Begin to connect, so that a connection is there when it is needed."""
@@ -280,15 +283,18 @@ class Peer:
                 return
         self._enqueue(request, timeout_ms, on_answer)
 
-    def send_only(self, request: Request) -> bool:
+    def send_only(self, request: Request) -> KafkaError | None:
         connection = self.connection
-        if connection is None or connection.versions is None:
-            return False
+        assert connection is not None, "only a ready connection is sent on"
+        assert connection.versions is not None, "only a ready connection is sent on"
         made = self._make(connection.versions, request)
         if isinstance(made, KafkaError):
-            return False
-        connection.send_only(*made)
-        return True
+            return made
+        try:
+            connection.send_only(*made)
+        except Exception as error:  # noqa: BLE001  it is the caller's
+            return _not_sent(request, error)
+        return None
 
     def _enqueue(self, request: Request, timeout_ms: float, on_answer: OnAnswer) -> None:
         def time_out() -> None:
@@ -296,7 +302,8 @@ class Peer:
                 self._pending.remove(pending)
                 self.is_slow = not self.is_ready
                 reason = f"not connected to {self.node} within {timeout_ms:.0f} ms"
-                on_answer(None, RequestTimedOut(f"{_name(request)} was not sent: {reason}"))
+                late = RequestTimedOut(f"{_name(request)} was not sent: {reason}")
+                tell(on_answer, None, late, _name(request))
 
         timer = self._world.tasks.later(timeout_ms, time_out)
         pending = _Pending(request, on_answer, self._world.clock.monotonic_ms() + timeout_ms, timer)
@@ -310,7 +317,7 @@ class Peer:
         assert connection.versions is not None, "only a ready connection is sent on"
         made = self._make(connection.versions, request)
         if isinstance(made, KafkaError):
-            on_answer(None, made)
+            tell(on_answer, None, made, _name(request))
             return
 
         def answered(response: Message | None, error: KafkaError | None) -> None:
@@ -322,10 +329,9 @@ class Peer:
 
         try:
             connection.send(*made, timeout_ms, answered)
-        except (EncodeError, UnsupportedVersion) as error:
+        except Exception as error:  # noqa: BLE001  it is the caller's
             # Nothing of it was sent: the version cannot carry what was asked for, or it was no request at all.
-            told = error if isinstance(error, KafkaError) else InvalidRequest(str(error))
-            on_answer(None, told)
+            tell(on_answer, None, _not_sent(request, error), _name(request))
 
     def _make(self, versions: ApiVersions, request: Request) -> tuple[Message, int] | KafkaError:
         if isinstance(request, Build):
@@ -333,8 +339,8 @@ class Peer:
             if version is not None:
                 try:
                     return request.make(version), version
-                except KafkaError as error:
-                    return error
+                except Exception as error:  # noqa: BLE001  it is the caller's
+                    return as_kafka_error(error, f"The {_name(request)} request could not be built")
             key = request.api_key
         else:
             assert request.schema.api_key is not None, "a request has an API"
@@ -458,7 +464,7 @@ class Peer:
         pending, self._pending = self._pending, deque()
         for one in pending:
             one.timer.cancel()
-            one.on_answer(None, error)
+            tell(one.on_answer, None, error, _name(one.request))
 
     # Ending
 
@@ -505,6 +511,13 @@ class Peer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _not_sent(request: Request, error: Exception) -> KafkaError:
+    """What to tell of a request that could not be encoded or sent."""
+    if isinstance(error, EncodeError):
+        return InvalidRequest(str(error))
+    return as_kafka_error(error, f"The {_name(request)} request could not be sent")
 
 
 def _name(request: Request) -> str:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from ottla.client.config import ProducerConfig
-from ottla.client.errors import ClientClosed, DeliveryTimeout, TransactionAborted
+from ottla.client.errors import ClientClosed, DeliveryTimeout, TransactionAborted, as_kafka_error
 from ottla.client.metrics import ProducerMetrics
 from ottla.client.network import Build, Cluster, Metadata, NetworkClient, Node
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
@@ -303,7 +303,12 @@ class Sender:
                 continue
             if taken and size + batch.size > self._config.max_request_size:
                 break
-            batch = accumulator.take(queue)
+            try:
+                accumulator.take(queue)
+            except Exception as error:  # noqa: BLE001  it is told to whoever sent the records
+                self.fail(batch, as_kafka_error(error, "A batch could not be compressed"), was_refused=False)
+                self._again = True  # for those behind it
+                continue
             if manager is not None and not batch.has_sequence:
                 manager.number(batch)
             batch.leader_epoch = queue.leader_epoch
@@ -333,12 +338,12 @@ class Sender:
         )
         build = Build(PRODUCE_KEY, partial(self._make, taken, topic_ids), version_max=self._version_max(topic_ids))
         if self._acks == 0:
-            is_sent = self._network.send_only(node.node_id, build)
+            refusal = self._network.send_only(node.node_id, build)
             for batch in taken:
-                if is_sent:
+                if refusal is None:
                     self._complete(batch, -1, -1)
                 else:
-                    self._on_refused(batch, NetworkException("not connected"), -1, {})
+                    self._on_refused(batch, refusal, -1, {})
             self._again = True
             return
         node.in_flight += 1
@@ -377,12 +382,15 @@ class Sender:
         node.in_flight -= 1
         for batch in taken:
             batch.is_in_flight = False
-        if error is not None:
-            for batch in taken:
-                self._on_refused(batch, error, -1, {})
-        else:
-            self._metrics.answered(self._world.clock.monotonic_ms() - sent_ms, response.throttle_time_ms)
-            self._read(taken, by_partition, response)
+        unanswered = dict.fromkeys(taken)
+        if error is None:
+            try:
+                self._metrics.answered(self._world.clock.monotonic_ms() - sent_ms, response.throttle_time_ms)
+                self._read(unanswered, by_partition, response)
+            except Exception as failure:  # noqa: BLE001  it is told to whoever sent the records
+                error = as_kafka_error(failure, "The response to Produce could not be handled")
+        for batch in unanswered:
+            self._on_refused(batch, error or NetworkException("the broker's answer leaves the partition out"), -1, {})
         if self._is_running:
             self._again = True
         else:
@@ -390,11 +398,11 @@ class Sender:
 
     def _read(
         self,
-        taken: list[ProducerBatch],
+        unanswered: dict[ProducerBatch, None],
         by_partition: dict[tuple[object, int], ProducerBatch],
         response: ProduceResponse,
     ) -> None:
-        unanswered = dict.fromkeys(taken)
+        """Give each batch that is answered for its fate, and take it out of `unanswered`."""
         leaders: list[tuple[TopicPartition, int, int]] = []
         for topic in response.responses:
             for one in topic.partition_responses:
@@ -403,10 +411,8 @@ class Sender:
                     log.warning("[%s] The broker answers for partition %d of %s, which it was not sent", self._name,
                                 one.index, topic.name or topic.topic_id)  # fmt: skip
                     continue
-                del unanswered[batch]
                 self._on_partition(batch, one, leaders)
-        for batch in unanswered:
-            self._on_refused(batch, NetworkException("the broker's answer leaves the partition out"), -1, {})
+                del unanswered[batch]
         if leaders:
             nodes = [Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
             for partition, leader, leader_epoch in leaders:
@@ -527,9 +533,11 @@ class Sender:
         log.warning("[%s] %d record(s) for %s could not be written: %s %s", self._name, batch.count, batch.partition,
                     error.name, error)  # fmt: skip
         self._metrics.failed(batch.partition.topic, batch.count)
-        if self._manager is not None:
-            self._manager.batch_failed(batch, error, was_refused=was_refused)
-        batch.fail(error, record_errors)
+        try:
+            if self._manager is not None:
+                self._manager.batch_failed(batch, error, was_refused=was_refused)
+        finally:
+            batch.fail(error, record_errors)
 
     # Giving up
 

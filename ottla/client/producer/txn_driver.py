@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ottla.client.errors import ClientClosed, IllegalState
+from ottla.client.errors import ClientClosed, as_kafka_error
 from ottla.client.network import COORDINATOR, CoordinatorKind, Coordinators, NetworkClient
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.transaction import TransactionManager
@@ -90,10 +90,11 @@ class TransactionDriver:
                 response: Any = await self._network.send(self._network.least_loaded(), request.build())
             else:
                 response = await self._coordinators.send(*whom, request.build(), None)
-        except ClientClosed as error:
-            request.result.fail(error)
+        except ClientClosed as closed:
+            request.result.fail(closed)
             return None
-        except KafkaError as error:
+        except Exception as raised:  # noqa: BLE001  it is told to whoever waits for the request
+            error = as_kafka_error(raised, f"{type(request).__name__} could not be asked")
             if error.retriable:
                 return error
             if isinstance(error, GroupAuthorizationFailed | TransactionAbortable):
@@ -109,9 +110,10 @@ class TransactionDriver:
                 self._look_at_features(is_initial=True)
         try:
             again = request.handle(response)
-        except IllegalState as error:
-            # The program has done something meanwhile that does not fit: nothing can be said of the transaction.
-            request.fatal(error)
+        except Exception as raised:  # noqa: BLE001  it is told to whoever waits for the request
+            # The program has done something meanwhile that does not fit (`IllegalState`), or the answer could not be
+            # read: nothing can be said of the transaction.
+            request.fatal(as_kafka_error(raised, f"The response to {type(request).__name__} could not be read"))
             return None
         if again is not None and whom is not None:
             self._coordinators.note(*whom, again.code)

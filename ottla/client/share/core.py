@@ -79,6 +79,7 @@ class ShareCore:
             on_late=self.membership.on_poll_too_late,
         )
         self.metadata.on_update.append(lambda _: self.signal())
+        self.metadata.on_error.append(self.fetcher.fail)
         self._delivered: dict[IdPartition, Delivered] = {}
         self._names: dict[IdPartition, TopicPartition] = {}
         self._error: KafkaError | None = None

@@ -303,9 +303,9 @@ class ShareFetcher:
         log.info("[%s] ShareFetch from node %d failed: %s", self._network.name, link.node_id, error)
         self._metadata.request_update()
         if isinstance(error, GroupAuthorizationFailed):
-            self._fail(GroupAuthorizationFailed(f"Not authorized to access group: {self._group_id}"))
+            self.fail(GroupAuthorizationFailed(f"Not authorized to access group: {self._group_id}"))
         elif not error.retriable and not isinstance(error, SESSION_ERRORS):
-            self._fail(error)
+            self.fail(error)
         delay_ms = self._network.retry_backoff.delay_ms(link.failures)
         link.failures += 1
         self._free(link, delay_ms)
@@ -358,7 +358,7 @@ class ShareFetcher:
         error = error_class(data.error_code)(data.error_message or "")
         log.info("[%s] ShareFetch of %s from node %d: %s", self._network.name, partition, link.node_id, error)
         if isinstance(error, TopicAuthorizationFailed):
-            self._fail(TopicAuthorizationFailed(f"Not authorized to access topics: {partition.topic}"))
+            self.fail(TopicAuthorizationFailed(f"Not authorized to access topics: {partition.topic}"))
         elif not self._note_leader(partition, data, nodes):
             self._metadata.request_update()
 
@@ -367,7 +367,8 @@ class ShareFetcher:
         leader = data.current_leader
         return self._metadata.update_leader(partition, leader.leader_id, leader.leader_epoch, nodes)
 
-    def _fail(self, error: KafkaError) -> None:
+    def fail(self, error: KafkaError) -> None:
+        """The next poll raises this."""
         self.errors.append(error)
         self._on_arrived()
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.client.config import ShareConsumerConfig
+from ottla.client.errors import as_kafka_error
 from ottla.client.group.context import Coordination
 from ottla.client.group.heartbeats import Beat, BeatVerdict, Heartbeats, MemberState
 from ottla.client.group.topic_names import TopicNames
@@ -132,12 +133,20 @@ class ShareMembership:
             case _:
                 if self._naming is None and not self._is_named():
                     name = f"[{self._coordination.name}] naming topics"
-                    self._naming = self._coordination.world.tasks.spawn(self._name_topics(), name)
+                    self._naming = self._coordination.world.tasks.spawn(self._naming_topics(), name)
 
     def _is_named(self) -> bool:
         """Whether the assignment in names is what the coordinator said."""
         told = {IdPartition(topic_id, one) for topic_id, found in self.member.target.items() for one in found}
         return told == set(self.assignment.values())
+
+    async def _naming_topics(self) -> None:
+        try:
+            await self._name_topics()
+        except Exception as error:  # noqa: BLE001  it is told to the user
+            self.error = as_kafka_error(error, "The topics of the assignment could not be named")
+            self._on_change()
+        self._naming = None
 
     async def _name_topics(self) -> None:
         failures = 0
@@ -156,7 +165,6 @@ class ShareMembership:
                     self._coordination.network.retry_backoff.delay_ms(failures)
                 )
                 failures += 1
-        self._naming = None
 
     def _set_assignment(self, assignment: dict[TopicPartition, IdPartition]) -> None:
         if assignment != self.assignment:

@@ -15,7 +15,7 @@ from ottla.client.admin.fake.cluster import FakeCluster
 from ottla.client.admin.fake.world import fake_world, run
 from ottla.client.admin.network import AdminNetwork
 from ottla.client.config import AdminConfig
-from ottla.client.errors import ClientClosed, NoBroker
+from ottla.client.errors import ClientClosed, NoBroker, as_kafka_error
 from ottla.client.network import MAIN, Build, OnAnswer, Request
 from ottla.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from ottla.wire import APIS, EncodeError, Message, encode
@@ -55,8 +55,8 @@ class FakeNetwork(AdminNetwork):
             made, size = self._made(request)
             sent_ms = measured.sent_request(size)
             response = self._cluster.answer(node_id, made)
-        except KafkaError as error:
-            return None, error
+        except Exception as error:  # noqa: BLE001  it is the caller's
+            return None, as_kafka_error(error, "The request could not be built or answered")
         measured.received_response(0, sent_ms)  # nothing of it was written as bytes
         return response, None
 
