@@ -119,6 +119,8 @@ def check_options(options: dict[str, Any]) -> None:
 
 
 def consumer_settings(options: Mapping[str, Any]) -> dict[str, str]:
+    from ottla.client.config import FIRST_CONTACT
+
     file = read_settings_file(options["command_config"])
     given = read_key_values(options["command_property"])
     groups = list(
@@ -131,7 +133,7 @@ def consumer_settings(options: Mapping[str, Any]) -> dict[str, str]:
         )
     if groups and options["partition"] is not None:
         raise Refused("Options group and partition cannot be specified together.")
-    settings = {**file, **given}
+    settings = {**FIRST_CONTACT, **file, **given}
     reset = settings.get("auto.offset.reset")
     if reset is not None and options["from_beginning"] and reset != "earliest":
         raise Refused(

@@ -127,7 +127,10 @@ def reader_settings(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def producer_settings(options: Mapping[str, Any]) -> dict[str, str]:
-    settings = {**read_settings_file(options["command_config"]), **read_key_values(options["command_property"])}
+    from ottla.client.config import FIRST_CONTACT
+
+    given = {**read_settings_file(options["command_config"]), **read_key_values(options["command_property"])}
+    settings = {**FIRST_CONTACT, **given}
     settings["bootstrap.servers"] = options["bootstrap_server"]
     settings["compression.type"] = options["compression_codec"] or "none"
     settings.setdefault("client.id", "console-producer")

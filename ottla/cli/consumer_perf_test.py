@@ -199,11 +199,14 @@ def read_consumer_settings(
     **others: object,
 ) -> dict[str, object]:
     """The consumer's settings: those of the file, then those of the line, then what options say."""
+    from ottla.client.config import FIRST_CONTACT
+
     if group is None:
         from random import randrange
 
         group = f"perf-consumer-{randrange(100_000)}"
     settings: dict[str, object] = {
+        **FIRST_CONTACT,
         "client.id": CLIENT_ID,
         **read_settings_file(command_config or consumer_config),
         **read_properties(command_property),

@@ -243,6 +243,8 @@ def read_producer_settings(
     **others: object,
 ) -> dict[str, object]:
     """The producer's settings: those of the file, then those of the line, then what options say."""
+    from ottla.client.config import FIRST_CONTACT
+
     for is_old, old, new in (
         (producer_props, "--producer-props", "--command-property"),
         (producer_config, "--producer.config", "--command-config"),
@@ -253,6 +255,7 @@ def read_producer_settings(
                 err=plan.as_json,
             )
     settings: dict[str, object] = {
+        **FIRST_CONTACT,
         "bootstrap.servers": BOOTSTRAP_SERVER,
         "client.id": CLIENT_ID,
         **read_settings_file(command_config or producer_config),

@@ -159,7 +159,9 @@ def read_key_values(given: Iterable[str], *, allow_empty: bool = True) -> dict[s
 @contextmanager
 def admin_of(bootstrap_server: str | None, command_config: str | None = None, **more: object) -> Iterator[Admin]:
     """An admin client for the time of a command; without a server, `more` says where to begin."""
-    settings: dict[str, object] = {**more, **read_settings_file(command_config)}
+    from ottla.client.config import FIRST_CONTACT
+
+    settings: dict[str, object] = {**FIRST_CONTACT, **more, **read_settings_file(command_config)}
     if bootstrap_server is not None:
         settings["bootstrap.servers"] = bootstrap_server
     with quiet_client():

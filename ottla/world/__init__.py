@@ -6,7 +6,18 @@ Production passes `system.system_world()`, the simulator passes a virtual one. N
 
 from ottla.world.clock import Clock
 from ottla.world.disk import Disk, Entry, File, Lock, Space
-from ottla.world.network import BACKLOG, Accept, Address, Listener, Network, Part, Slice, Stream, StreamHandler
+from ottla.world.network import (
+    BACKLOG,
+    Accept,
+    Address,
+    Listener,
+    Network,
+    Part,
+    Slice,
+    Stream,
+    StreamHandler,
+    connect_failure,
+)
 from ottla.world.tasks import Promise, Task, Tasks, Timer
 from ottla.world.world import ClientWorld, NodeWorld, World
 
@@ -33,4 +44,5 @@ __all__ = [
     "Task",
     "Timer",
     "Promise",
+    "connect_failure",
 ]

@@ -11,6 +11,7 @@ Promises asked of every implementation:
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -126,3 +127,12 @@ class Network(Protocol):
         `OSError` when the host does not know its address, or not within `timeout_ms`.
         """
         ...
+
+
+def connect_failure(error: OSError) -> str:
+    """Why a connection could not be made, in words that do not depend on the event loop."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, socket.gaierror):
+        return f"the name does not resolve ({error.strerror or error})"
+    return error.strerror or str(error)

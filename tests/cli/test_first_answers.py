@@ -32,7 +32,9 @@ SHORTENED = {
 }
 
 
-def answer(*arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str, str, set[str]]:
+def answer(
+    *arguments: str, environment: dict[str, str] | None = None, text: str = ""
+) -> tuple[int, str, str, set[str]]:
     """Exit code, output, complaints, and the modules that were loaded for it."""
     script = (
         "import sys\n"
@@ -41,7 +43,7 @@ def answer(*arguments: str, environment: dict[str, str] | None = None) -> tuple[
         "finally:\n    print('LOADED', *sys.modules, file=sys.stderr)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False, input=text,
         env={**os.environ, **(environment or {})},
     )  # fmt: skip
     complaints, _, loaded = done.stderr.rpartition("LOADED ")
@@ -174,3 +176,20 @@ def test_a_broker_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         assert "\n" not in told, told
         assert "Traceback" not in told
         assert code == (0 if arguments[0] == "consumer-groups" else 1), told
+
+
+def test_a_broker_that_is_not_there_is_named_with_the_reason_and_without_waiting_for_a_time_out(tmp_path: Path) -> None:
+    """The tools give the first contact five seconds; here none, so that the test need not wait for them."""
+    settings = tmp_path / "client.properties"
+    settings.write_text("bootstrap.connect.timeout.ms=0\n")
+    for arguments in (
+        ["topics", "--list"],
+        ["console-producer", "--topic", "a"],
+        ["console-consumer", "--topic", "a"],
+    ):
+        code, shown, complaints, _ = answer(
+            *arguments, "--bootstrap-server", "127.0.0.1:1", "--command-config", str(settings), text="a line\n"
+        )
+        assert code == 1
+        assert "no bootstrap broker could be reached: 127.0.0.1:1: connection refused" in shown + complaints
+        assert "Traceback" not in shown + complaints

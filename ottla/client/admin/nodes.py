@@ -30,8 +30,7 @@ class ClusterNodes:
         self._told_ms: int | None = None
         self.speaks_to_controllers = bool(config.bootstrap_controllers)
         if self.speaks_to_controllers:
-            network.bootstrap = bootstrap_nodes(config.bootstrap_controllers)
-            network.nodes = dict(network.bootstrap)
+            network.set_bootstrap(bootstrap_nodes(config.bootstrap_controllers))
 
     def stale(self) -> None:
         """What is known has proved wrong: ask again before it is used."""

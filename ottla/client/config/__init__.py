@@ -5,7 +5,7 @@ A producer has no use for a consumer's table, so each is imported when it is fir
 
 from typing import TYPE_CHECKING
 
-from ottla.client.config.common import CommonConfig
+from ottla.client.config.common import FIRST_CONTACT, CommonConfig
 from ottla.lazy import front_door
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.client.config.settings import read_settings
 
 __all__ = [
+    "FIRST_CONTACT",
     "AdminConfig",
     "ClientConfig",
     "CommonConfig",

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ottla.config import ConfigTable, Setting
 from ottla.config.table import HIGH, KIB, LOW, integer, long, string, string_list
+
+FIRST_CONTACT: Mapping[str, str] = {"bootstrap.connect.timeout.ms": "5000"}
+"""For a client that a person waits for: say after a few seconds that no broker is there. A broker that is just starting
+is waited for that long. Not for what runs by itself, such as a task of a query: a cluster may restart under it."""
 
 
 class CommonConfig(ConfigTable):
@@ -12,6 +18,12 @@ class CommonConfig(ConfigTable):
     bootstrap_servers: Setting[tuple[str, ...]] = Setting(
         "bootstrap.servers", string_list, (), required=True, may_be_empty=False, importance=HIGH,
         doc="Brokers to begin with, as `host:port`. They tell of all others, so a few are enough.",
+    )  # fmt: skip
+    bootstrap_connect_timeout_ms = Setting(
+        "bootstrap.connect.timeout.ms", long, -1, min=-1,
+        doc="How long to try to reach the first broker. When every address of `bootstrap.servers` has failed and no "
+        "broker was ever reached in this time, calls fail at once with `BootstrapFailed`. -1 waits for as long as each "
+        "call's own time-out. Kafka has no such setting.",
     )  # fmt: skip
     client_id = Setting(
         "client.id", string, "",

@@ -23,6 +23,7 @@ contradict each other are refused when the client is made, with one line that sa
 
 What differs from Kafka: serializers and deserializers are not required (without one, keys and values are bytes), they,
 partitioners, assignors and interceptors are Python objects, and `group.protocol` is `auto` unless you say otherwise.
+`bootstrap.connect.timeout.ms` is Ottla's own.
 This page is written from the tables in `ottla/client/config` (`pytest --rewrite tests/unit/client/config`).
 """
 

@@ -479,9 +479,14 @@ class ConsumerCore:
             if deadline.has_passed:
                 raise KafkaTimeout(
                     f"Timeout of {timeout_ms:.0f} ms expired before the position for partition {partition} could be "
-                    "determined"
+                    f"determined{self._why()}"
                 )
             await self.wait(deadline.left_ms, seen)
+
+    def _why(self) -> str:
+        """What keeps the cluster from answering, as the end of a message."""
+        error = self.metadata.last_error
+        return "" if error is None else f": {error}"
 
     def stands_at(self, partition: TopicPartition) -> int:
         """The position of a partition that has one."""

@@ -91,6 +91,9 @@ class OffsetLookup:
             reason = await self.ask(open_targets, found.__setitem__, deadline.left_ms)
             if len(found) == len(targets):
                 return found
+            trouble = self._metadata.last_error
+            if trouble is not None and not trouble.retriable:
+                raise trouble
             left_ms = deadline.left_ms
             delay_ms = self._network.retry_backoff.delay_ms(failures)
             failures += 1
@@ -98,7 +101,7 @@ class OffsetLookup:
                 missing = ", ".join(str(partition) for partition in targets if partition not in found)
                 raise KafkaTimeout(
                     f"Failed to get offsets by times within {timeout_ms:g} ms for partitions {missing}"
-                    + (f": {reason}" if reason else "")
+                    + (f": {trouble or reason}" if trouble or reason else "")
                 )
             await self._metadata_or_delay(delay_ms if left_ms is None else min(delay_ms, left_ms))
 

@@ -130,6 +130,10 @@ class Metadata:
             try:
                 await within(self._world, self.next_update(), left_ms, "an update")
             except KafkaTimeout:
+                if self.last_error is not None or self.updated_ms is None:
+                    # Whether the topic is there nobody knows: the cluster itself does not answer.
+                    why = self.last_error or "no broker has answered yet"
+                    raise KafkaTimeout(f"{timeout_ms / 1000:g} s passed; {why}") from self.last_error
                 what = f"Topic {topic}" if partition is None or info is None else f"Partition {partition} of {topic}"
                 raise KafkaTimeout(f"{what} not present in metadata after {timeout_ms:.0f} ms.") from None
 
@@ -187,7 +191,7 @@ class Metadata:
                 return
             if error is None and response.error_code == RebootstrapRequired.code:
                 self._rebootstrap("a broker asks for it")
-                error = RebootstrapRequired()
+                error = NetworkException("the broker asks to begin again with the bootstrap servers")
             if error is not None or not response.brokers:
                 self._waiting = waiting + self._waiting
                 self._on_failure(error or NetworkException("the broker names no brokers"))
@@ -219,7 +223,7 @@ class Metadata:
             and now_ms - self._first_failure_ms >= self._config.metadata_recovery_rebootstrap_trigger_ms
         ):
             self._rebootstrap(f"no metadata for {now_ms - self._first_failure_ms} ms")
-        if not error.retriable and not isinstance(error, RebootstrapRequired):
+        if not error.retriable:
             waiting, self._waiting = self._waiting, []
             self._fail(waiting, error)
             for told in list(self.on_error):

@@ -6,8 +6,9 @@ backoff allows; a connection that nobody uses is closed. Long polls and what mus
 `lane`s, which are different connections, because a broker serves the requests of one connection in turn.
 
 Errors are Kafka's: `NetworkException` when the connection could not be made or broke (the request may or may not have
-been carried out), `RequestTimedOut`, `UnsupportedVersion` when the broker does not know the API, `ClientClosed`, and
-`InternalError` for whatever else is raised while a request is built, encoded or sent, or its response is handled.
+been carried out), `RequestTimedOut`, `UnsupportedVersion` when the broker does not know the API, `BootstrapFailed` when
+`bootstrap.connect.timeout.ms` has passed and no broker was ever reached, `ClientClosed`, and `InternalError` for
+whatever else is raised while a request is built, encoded or sent, or its response is handled.
 Everything runs on the one thread of the world's tasks. Called by everything in `ottla.client` that asks brokers.
 """
 
@@ -23,6 +24,7 @@ from ottla.client.config.common import CommonConfig
 from ottla.client.errors import ClientClosed, NoBroker, as_kafka_error
 from ottla.client.metrics import Metrics, NetworkMetrics
 from ottla.client.network.backoff import Backoff
+from ottla.client.network.bootstrap import Bootstrap
 from ottla.client.network.cluster import Node
 from ottla.client.network.connection import ApiVersions, Connection, OnAnswer, tell
 from ottla.errors import (
@@ -35,7 +37,7 @@ from ottla.errors import (
 )
 from ottla.net import ReceiveBuffer
 from ottla.wire import APIS, EncodeError, Message
-from ottla.world import ClientWorld, Promise, Stream, StreamHandler, Timer
+from ottla.world import ClientWorld, Promise, Stream, StreamHandler, Timer, connect_failure
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +70,10 @@ class NetworkClient:
         self.config = config
         self.name = name
         self.measured = measured or NetworkMetrics(Metrics(config.client_id, world.clock.monotonic_ms), "client")
-        self.bootstrap = bootstrap_nodes(config.bootstrap_servers)
-        self.nodes: dict[int, Node] = dict(self.bootstrap)
+        self.bootstrap = Bootstrap(
+            bootstrap_nodes(config.bootstrap_servers), config.bootstrap_connect_timeout_ms, world.clock.monotonic_ms
+        )
+        self.nodes: dict[int, Node] = dict(self.bootstrap.nodes)
         """Everybody who can be sent to: bootstrap addresses under negative ids, and the brokers that are known."""
         self.connect_backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, world)
         self.setup_backoff = Backoff(
@@ -92,7 +96,7 @@ class NetworkClient:
                 # It has moved. What is under way fails and is sent again to where it is now.
                 del self._peers[key]
                 peer.close(NetworkException(f"node {key[0]} has moved to {known.host}:{known.port}"))
-        self.nodes = {**self.bootstrap, **nodes}
+        self.nodes = {**self.bootstrap.nodes, **nodes}
 
     def add_node(self, node: Node) -> None:
         """A broker that something other than Metadata told of: a coordinator, the leader after a move."""
@@ -101,7 +105,12 @@ class NetworkClient:
 
     def forget_nodes(self) -> None:
         """Begin again with the bootstrap addresses."""
-        self.nodes = dict(self.bootstrap)
+        self.nodes = dict(self.bootstrap.nodes)
+
+    def set_bootstrap(self, nodes: Mapping[int, Node]) -> None:
+        """Begin with these instead of `bootstrap.servers`, before anything is sent."""
+        self.bootstrap.nodes = dict(nodes)
+        self.nodes = dict(nodes)
 
     def versions(self, node_id: int, lane: str = MAIN) -> ApiVersions | None:
         """What the broker speaks, if it has told on this lane."""
@@ -391,7 +400,7 @@ class Peer:
                     result.abort()
                 return None
             if isinstance(result, OSError):
-                self._on_failed(NetworkException(f"no connection to {self.node}: {result}"))
+                self._on_failed(connect_failure(result))
                 return None
             self.connection = Connection(
                 self._world,
@@ -408,14 +417,15 @@ class Peer:
         def time_out() -> None:
             self._timer = None
             if attempt == self._attempt and self.is_connecting:
-                error = NetworkException(f"a connection to {self.node} was not set up within {setup_ms:.0f} ms")
+                reason = f"not set up within {setup_ms:.0f} ms"
                 if self.connection is not None:
-                    self.connection.fail(error)
+                    self.connection.fail(NetworkException(reason))
                 else:
                     self._attempt += 1  # whatever comes of it comes too late
-                    self._on_failed(error)
+                    self._on_failed(reason)
 
         self._set_timer(setup_ms, time_out)
+        self._client.bootstrap.begin()
         self._world.network.connect(self.node.host, self.node.port, on_connected)
 
     def _negotiate(self, connection: Connection, timeout_ms: float) -> None:
@@ -424,6 +434,7 @@ class Peer:
 
     def _on_ready(self, connection: Connection) -> None:
         self._cancel_timer()
+        self._client.bootstrap.reached()
         self.is_connecting = False
         self.is_slow = False
         self.failures = 0
@@ -437,19 +448,22 @@ class Peer:
             if self._is_closed:
                 return
             if self.is_connecting:
-                self._on_failed(error)
+                self._on_failed(str(error))
             else:
                 log.info("[%s] Node %s disconnected: %s", self._client.name, self.node.node_id, error)
                 self._lost(error)
 
-    def _on_failed(self, error: KafkaError) -> None:
+    def _on_failed(self, reason: str) -> None:
         """An attempt to connect came to nothing."""
         self.connection = None
         self.is_connecting = False
+        node = self.node
         if self.failures & (self.failures + 1) == 0:  # the first, and then ever more rarely
-            log.warning("[%s] Connection to node %s (%s:%d) could not be established. Node may not be available: %s",
-                        self._client.name, self.node.node_id, self.node.host, self.node.port, error)  # fmt: skip
-        self._lost(error)
+            log.warning("[%s] Connection to node %s (%s:%d) could not be established: %s. Is a broker running there?",
+                        self._client.name, node.node_id, node.host, node.port, reason)  # fmt: skip
+        self._lost(
+            self._client.bootstrap.failed(node.node_id, reason, NetworkException(f"no connection to {node}: {reason}"))
+        )
 
     def _lost(self, error: KafkaError) -> None:
         self._cancel_timer()

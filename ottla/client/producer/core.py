@@ -363,7 +363,13 @@ class ProducerCore:
                 done.set_result(None)
 
         result.when_done(told)
-        await within(self.world, done, self.config.max_block_ms if timeout_ms is None else timeout_ms, what)
+        try:
+            await within(self.world, done, self.config.max_block_ms if timeout_ms is None else timeout_ms, what)
+        except KafkaTimeout as late:
+            unreachable = self.network.bootstrap.unreachable
+            if unreachable is None:
+                raise
+            raise KafkaTimeout(f"{late}; {unreachable}") from None
         result.is_seen = True
         if result.error is not None:
             raise result.error.with_traceback(None)

@@ -127,9 +127,10 @@ def _of_topic(rows: DataFrame, topic: str, options: dict[str, str]) -> DataFrame
 
 def _partition_count(topic: str, options: dict[str, str]) -> int:
     from ottla.client import Producer
+    from ottla.client.config import FIRST_CONTACT
 
     kafka = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
-    with Producer(kafka) as producer:
+    with Producer({**FIRST_CONTACT, **kafka}) as producer:
         return len(producer.partitions_for(topic))
 
 

@@ -140,8 +140,9 @@ def key_partitions(keys: pa.Array, partition_count: int) -> pa.Array:
 
 def _partition_count(topic: str, bootstrap_servers: str | None, kafka: Mapping[str, str]) -> int:
     from ottla.client import Producer
+    from ottla.client.config import FIRST_CONTACT
 
     if bootstrap_servers is None:
         raise PipelineError(f"how many partitions {topic} has is not known: give bootstrap_servers, or partitions")
-    with Producer({"bootstrap.servers": bootstrap_servers, **kafka}) as producer:
+    with Producer({**FIRST_CONTACT, "bootstrap.servers": bootstrap_servers, **kafka}) as producer:
         return len(producer.partitions_for(topic))

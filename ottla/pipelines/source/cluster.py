@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.config import ConsumerConfig
+from ottla.client.config import FIRST_CONTACT, ConsumerConfig
 from ottla.client.consumer.fetch_buffer import Fetched
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, FoundOffset
 from ottla.client.consumer.partition_state import PartitionState, Position
@@ -52,7 +52,7 @@ class ClusterOffsets:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._choice = options.choice
-        self._link = Link(options.settings, "source")
+        self._link = Link({**FIRST_CONTACT, **options.settings}, "source")
         self._timeout_ms = self._link.config.default_api_timeout_ms
 
     @property

@@ -8,6 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from ottla.client import Admin, NewTopic
+from ottla.client.config import FIRST_CONTACT
 from ottla.errors import TopicAlreadyExists
 from ottla.pipelines.errors import PipelineError
 
@@ -38,7 +39,7 @@ class ClusterTopics:
         self._kafka = {"kafka.bootstrap.servers": bootstrap, **{f"kafka.{name}": text for name, text in kafka.items()}}
         self._source = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed", **source}
         self._sink = dict(sink)
-        self._admin = {"bootstrap.servers": bootstrap, **kafka}
+        self._admin = {**FIRST_CONTACT, "bootstrap.servers": bootstrap, **kafka}
         self.partitions: dict[str, int] = {}
 
     def read_stream(self, topics: Sequence[str], columns: Sequence[str]) -> DataFrame:
@@ -49,7 +50,9 @@ class ClusterTopics:
 
     def read_all(self, topic: str) -> DataFrame:
         """All records there are, asked anew with each micro-batch."""
-        reader = self._spark.read.format("ottla").options(**self._kafka)
+        # The query runs already: a cluster that restarts meanwhile is waited for.
+        patient = {"kafka.bootstrap.connect.timeout.ms": "-1"}
+        reader = self._spark.read.format("ottla").options(**{**patient, **self._kafka})
         reader = reader.option("kafka.isolation.level", "read_committed").option("columns", "key,value,offset")
         return reader.option("subscribe", topic).load()
 

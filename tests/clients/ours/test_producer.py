@@ -275,7 +275,7 @@ def test_a_topic_whose_name_is_not_valid_is_refused_without_waiting(address: str
 def test_a_broker_that_is_not_there_is_waited_for_as_long_as_asked() -> None:
     with Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300) as producer:
         started = time.monotonic()
-        with pytest.raises(KafkaTimeout, match="not present in metadata after 300 ms") as caught:
+        with pytest.raises(KafkaTimeout, match=r"0\.3 s passed; .*127\.0\.0\.1:1: connection refused") as caught:
             producer.send("topic", b"v")
         assert isinstance(caught.value, TimeoutError)
         assert caught.value.retriable

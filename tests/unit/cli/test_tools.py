@@ -15,7 +15,7 @@ from ottla.cli.formatters import formatter_of
 from ottla.cli.get_offsets import parse_filter, parse_rules, parse_time
 from ottla.cli.group_offsets import parse_datetime, parse_duration, read_csv
 from ottla.cli.line_reader import BadLine, Line, LineReader
-from ottla.cli.tool import IncludeList, Refused, java_name, java_text, read_key_values, read_settings_file
+from ottla.cli.tool import IncludeList, Refused, admin_of, java_name, java_text, read_key_values, read_settings_file
 from ottla.cli.topics import parse_configs, parse_replica_assignment
 from ottla.client import ConsumerRecord
 from ottla.errors import error_class
@@ -54,6 +54,15 @@ def test_a_property_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None
         read_settings_file(str(broken))
     assert read_settings_file(None) == {}
     assert read_key_values(["a=b=c", "d", "e="]) == {"a": "b=c", "d": "", "e": ""}
+
+
+def test_the_first_contact_has_five_seconds_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
+    with admin_of("127.0.0.1:1") as admin:
+        assert admin.config.bootstrap_connect_timeout_ms == 5000
+    patient = tmp_path / "patient"
+    patient.write_text("bootstrap.connect.timeout.ms=-1")
+    with admin_of("127.0.0.1:1", str(patient)) as admin:
+        assert admin.config.bootstrap_connect_timeout_ms == -1
 
 
 def test_settings_of_a_new_topic() -> None:
