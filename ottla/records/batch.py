@@ -361,6 +361,14 @@ def increment_sequence(sequence: int, increment: int) -> int:
     return sequence + increment
 
 
+def is_sequence_before(sequence: int, other: int) -> bool:
+    """Whether a producer counts `sequence` before `other`: 2^31 - 1 comes before 0.
+
+    The two are of records that are near each other, so whatever is less than half of all numbers back is before.
+    """
+    return 0 < (other - sequence) & INT32_MAX < 1 << 30
+
+
 def decrement_sequence(sequence: int, decrement: int) -> int:
     """A producer's sequence `decrement` records back; before 0 comes 2^31 - 1."""
     if sequence < decrement:

@@ -114,6 +114,8 @@ class VirtualCluster:
         self.requests: list[tuple[int, str, int]] = []
         """Everything that was asked: broker, API, version."""
         self.next_producer_id = 1000
+        self.first_sequences: set[int] = set()
+        """What a producer that is new to a partition may begin with, beside 0."""
         self.coordinator = 1
         self.brokers = {index: VirtualBroker(self, index) for index in range(1, self.broker_count + 1)}
         self.client_host = self.network.add_host("client")
@@ -325,7 +327,8 @@ class VirtualBroker:
         """
         for batch in batches(memoryview(records)):
             known = led.log.log.producers.producers.get(batch.producer_id)
-            if batch.base_sequence > 0 and (known is None or known.producer_epoch != batch.producer_epoch):
+            is_new = known is None or known.producer_epoch != batch.producer_epoch
+            if is_new and batch.base_sequence > 0 and batch.base_sequence not in self.cluster.first_sequences:
                 raise OutOfOrderSequenceNumber
 
     def _fetch(self, request: FetchRequest) -> FetchResponse:

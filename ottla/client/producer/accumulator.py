@@ -20,7 +20,7 @@ from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.delivery import NO_SIZE, Delivery, OnDelivery
 from ottla.client.producer.partitioners import Bits, StickyPartitioner
 from ottla.errors import MessageTooLarge
-from ottla.records import HEADER_SIZE, Codec, Header, append_record, partition_of
+from ottla.records import HEADER_SIZE, Codec, Header, append_record, is_sequence_before, partition_of
 from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.world import Promise
 from ottla.world.locks import new_mutex
@@ -424,7 +424,7 @@ class Accumulator:
                 while (
                     queue.batches
                     and queue.batches[0].has_sequence
-                    and (queue.batches[0].base_sequence < batch.base_sequence)
+                    and is_sequence_before(queue.batches[0].base_sequence, batch.base_sequence)
                 ):
                     ahead.append(queue.batches.popleft())
             queue.batches.appendleft(batch)

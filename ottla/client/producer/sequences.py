@@ -1,8 +1,9 @@
 """The numbers by which a broker tells a batch that is sent again from a new one.
 
 A producer id and an epoch name the producer; within these every partition counts its records. Promises: batches of one
-partition are numbered without a gap in the order they are first sent; those under way are known in that order; after a
-change of the epoch a partition begins at 0 once nothing of the old epoch is under way, or by renumbering what is.
+partition are numbered without a gap in the order they are first sent, and after 2^31 - 1 comes 0, so no two numbers are
+compared by size; those under way are known in that order; after a change of the epoch a partition begins at 0 once
+nothing of the old epoch is under way, or by renumbering what is.
 Called by `TransactionManager` alone.
 """
 
@@ -11,7 +12,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.client.producer.batch import ProducerBatch
-from ottla.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, increment_sequence
+from ottla.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    decrement_sequence,
+    increment_sequence,
+    is_sequence_before,
+)
 from ottla.types import TopicPartition
 
 NO_OFFSET = -1
@@ -49,7 +57,7 @@ class PartitionSequences:
         self.last_acked_sequence = NO_SEQUENCE
         self.last_acked_offset = NO_OFFSET
         self.in_flight: list[ProducerBatch] = []
-        """What was sent or is to be sent again, by sequence."""
+        """What was sent or is to be sent again, in the order it was numbered."""
         self._numbered = 0
 
     @property
@@ -68,12 +76,14 @@ class PartitionSequences:
         batch.place = self._numbered
         self._numbered += 1
         self.next_sequence = increment_sequence(self.next_sequence, batch.count)
-        self.add(batch)
-
-    def add(self, batch: ProducerBatch) -> None:
-        assert batch.has_sequence, "what is tracked has a number"
         self.in_flight.append(batch)
-        self.in_flight.sort(key=_order)
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """The batch was split: its parts, which are numbered, stand where it stood."""
+        assert all(part.has_sequence for part in parts), "what is tracked has a number"
+        # What the broker has forgotten (UNKNOWN_PRODUCER_ID) is not tracked any more; its parts are, from here on.
+        place = self.in_flight.index(batch) if batch in self.in_flight else len(self.in_flight)
+        self.in_flight[place : place + 1] = parts
 
     def remove(self, batch: ProducerBatch) -> None:
         if batch in self.in_flight:
@@ -91,27 +101,23 @@ class PartitionSequences:
 
     def close_gap(self, failed: ProducerBatch) -> None:
         """A batch was refused for good: those behind it move up, so that the broker sees no gap."""
-        self.next_sequence -= failed.count
-        assert self.next_sequence >= 0, f"the sequence of {failed.partition} became negative"
+        self.next_sequence = decrement_sequence(self.next_sequence, failed.count)
         for batch in self.in_flight:
-            if batch.base_sequence >= failed.base_sequence:
-                batch.reset_producer(batch.producer_id, batch.producer_epoch, batch.base_sequence - failed.count)
-        self.in_flight.sort(key=_order)
+            if is_sequence_before(failed.base_sequence, batch.base_sequence):
+                moved = decrement_sequence(batch.base_sequence, failed.count)
+                batch.reset_producer(batch.producer_id, batch.producer_epoch, moved)
 
     def acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
         """The broker has it."""
-        self.last_acked_sequence = max(self.last_acked_sequence, batch.last_sequence)
+        last = self.last_acked_sequence
+        if last == NO_SEQUENCE or is_sequence_before(last, batch.last_sequence):
+            self.last_acked_sequence = batch.last_sequence
         if base_offset >= 0:
             self.last_acked_offset = max(self.last_acked_offset, base_offset + batch.count - 1)
 
     def is_next(self, sequence: int) -> bool:
         """Whether it follows the last that the broker has acknowledged."""
-        return sequence - self.last_acked_sequence == 1
-
-
-def _order(batch: ProducerBatch) -> tuple[int, int, int]:
-    # Batches of an older epoch come first: they are still to be resolved.
-    return batch.producer_id, batch.producer_epoch, batch.base_sequence
+        return sequence == increment_sequence(self.last_acked_sequence, 1)
 
 
 class Sequences(dict[TopicPartition, PartitionSequences]):

@@ -42,6 +42,7 @@ from ottla.errors import (
     UnknownProducerId,
     UnsupportedVersion,
 )
+from ottla.records import increment_sequence, is_sequence_before
 from ottla.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -461,10 +462,7 @@ class TransactionManager:
             self._introduced.add(batch.partition)
 
     def batch_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        known = self.sequences[batch.partition]
-        known.remove(batch)
-        for part in parts:
-            known.add(part)
+        self.sequences[batch.partition].replace(batch, parts)
 
     def batch_failed(self, batch: ProducerBatch, error: KafkaError, *, was_refused: bool) -> None:
         """The batch is given up. `was_refused` says that the broker surely does not have it."""
@@ -491,8 +489,10 @@ class TransactionManager:
 
     def mark_unresolved(self, batch: ProducerBatch) -> None:
         """The batch was sent, is given up, and may be written or not: nothing new until what is under way is known."""
-        sequence = batch.last_sequence + 1
-        self._unresolved[batch.partition] = max(sequence, self._unresolved.get(batch.partition, sequence))
+        sequence = increment_sequence(batch.last_sequence, 1)
+        known = self._unresolved.get(batch.partition)
+        if known is None or is_sequence_before(known, sequence):
+            self._unresolved[batch.partition] = sequence
 
     def resolve(self) -> None:
         """Look at partitions with an unresolved batch, once nothing of theirs is under way."""

@@ -24,8 +24,10 @@ from ottla.client.errors import (
 )
 from ottla.errors import InvalidConfig, InvalidTopicException, KafkaError, MessageTooLarge
 from ottla.records import partition_of
+from ottla.types import TopicPartition
 from tests.clients.ours.reading import create_topic, read_all, restartable, values
 from tests.support.clients import CODECS, PATIENCE_S, eventually, new_topic
+from tests.support.high_sequences import begin_at
 from tests.support.server import Server
 
 KIND = os.environ.get("OTTLA_TESTS_AGAINST", "ottla")
@@ -44,6 +46,28 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 # Sending
+
+
+def test_sequence_numbers_go_on_over_the_wrap_with_retries_and_splits(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of small records are too large for the topic and are split. Between them is always one large record that
+    is not: in flight behind a refused batch it comes out of order, and is sent again."""
+    first = 2**31 - 30
+    begin_at(monkeypatch, first)
+    topic = create_topic(address, new_topic("wrapped"), max_message_bytes="1500")
+    sent = [b"%03d" % number + bytes(100 if number % 17 < 15 else 1300) for number in range(200)]
+    with Producer(bootstrap_servers=address, batch_size=2000, linger_ms=50) as producer:
+        producer.send_and_wait(topic, b"before")
+        deliveries = [producer.send(topic, value) for value in sent]
+        assert [one.result(PATIENCE_S).offset for one in deliveries] == list(range(1, 201))
+        assert producer.metrics().value("batch-split-total") >= 5
+        assert producer.metrics().value("record-retry-total") > 0
+        manager = producer._core.manager
+        assert manager is not None
+        assert manager.sequences[TopicPartition(topic, 0)].next_sequence == 201 - 30
+        assert manager.producer.epoch == 0, "no new epoch has hidden that the numbers were wrong"
+    assert values(address, topic) == [b"before", *sent]
 
 
 def test_a_record_arrives_with_its_key_value_headers_and_time(address: str, producer: Producer) -> None:

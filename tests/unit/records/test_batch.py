@@ -20,6 +20,7 @@ from ottla.records import (
     build_batch,
     decrement_sequence,
     increment_sequence,
+    is_sequence_before,
     restamp,
     set_max_timestamp,
     stamp_append_time,
@@ -74,6 +75,15 @@ def test_sequences_wrap_to_zero_after_the_largest_int() -> None:
     assert increment_sequence(2**31 - 1, 1) == 0
     assert decrement_sequence(0, 1) == 2**31 - 1
     assert decrement_sequence(increment_sequence(2**31 - 5, 9), 9) == 2**31 - 5
+
+
+def test_a_sequence_near_the_largest_comes_before_those_behind_the_wrap() -> None:
+    assert is_sequence_before(4, 5)
+    assert is_sequence_before(2**31 - 1, 0)
+    assert is_sequence_before(2**31 - 5, 9)
+    assert not is_sequence_before(5, 5)
+    assert not is_sequence_before(0, 2**31 - 1)
+    assert not is_sequence_before(9, 2**31 - 5)
 
 
 @pytest.mark.parametrize("number", [5, 6, 7])

@@ -23,6 +23,7 @@ from ottla.errors import (
 )
 from ottla.wire.frames import Request
 from ottla.wire.messages.produce import ProduceRequest
+from tests.support.high_sequences import begin_at
 from tests.support.virtual_cluster import FINE, Meddling, VirtualBroker, VirtualCluster, values
 from tests.unit.client.producer.test_faults import refusal, run
 
@@ -94,9 +95,14 @@ class Chaos:
             broker.start()
 
 
+@pytest.mark.parametrize("first_sequence", [0, 2**31 - 15], ids=["from-zero", "over-the-wrap"])
 @pytest.mark.parametrize("seed", range(12))
-def test_what_was_acknowledged_is_there_once_and_in_order_whatever_happens(seed: int) -> None:
+def test_what_was_acknowledged_is_there_once_and_in_order_whatever_happens(
+    seed: int, first_sequence: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_at(monkeypatch, first_sequence)
     cluster = VirtualCluster(seed)
+    cluster.first_sequences.add(first_sequence)
     cluster.create_topic("a", PARTITIONS)
     chaos = Chaos(cluster)
     chance = cluster.chance
