@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.errors import ClientClosed
@@ -84,6 +85,9 @@ class TopicQueues:
         self.used_ms = 0
 
 
+_created_ms = attrgetter("created_ms")
+
+
 class BufferFull(Exception):
     """There is no memory for a new batch now: `needed` bytes must be waited for."""
 
@@ -137,7 +141,7 @@ class Accumulator:
         self.lingering: deque[tuple[int, ProducerBatch, PartitionQueue]] = deque()
         """When each open batch has lingered long enough, the earliest first."""
         self.incomplete: dict[ProducerBatch, None] = {}
-        """Everything that is not done, oldest first."""
+        """Everything that is not done, in the order it came here."""
         self.refusal: Exception | None = None
         """Why nothing can be sent: the producer is closed, has failed, or is in no transaction."""
         self.on_first: Callable[[PartitionQueue], None] | None = None
@@ -473,9 +477,9 @@ class Accumulator:
         return [queue for topic in self._all.values() for queue in topic.queues]
 
     def oldest(self) -> list[ProducerBatch]:
-        """All that is not done, oldest first."""
+        """All that is not done, oldest first. The parts of a split batch are as old as it was, and came last."""
         with self.mutex:
-            return list(self.incomplete)
+            return sorted(self.incomplete, key=_created_ms)
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
         return self._all[partition.topic].queues[partition.partition]

@@ -402,6 +402,44 @@ def test_a_batch_that_is_too_large_for_the_broker_is_split_until_it_fits() -> No
     assert [value[:3] for value in values(cluster, "a")[0][:40] if value] == [b"%03d" % number for number in range(40)]
 
 
+def test_the_parts_of_a_split_batch_keep_its_time_to_be_delivered() -> None:
+    """The batch is refused as too large after five seconds, while a younger one waits already; then nothing is answered
+    any more. The parts expire ten seconds after the batch was begun, not with the younger one."""
+    cluster = VirtualCluster(28)
+    cluster.create_topic("a")
+    is_split = False
+
+    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+        nonlocal is_split
+        if not isinstance(request.body, ProduceRequest):
+            return FINE
+        if is_split:
+            return Meddling(is_lost=True)
+        is_split = True
+        return Meddling(answer=refusal(request.body, MessageTooLarge.code), delay_ms=5000)
+
+    async def main(producer: AsyncProducer) -> None:
+        tasks, now_ms = producer._core.world.tasks, producer._core.world.clock.monotonic_ms
+        await producer.partitions_for("a")
+        begun_ms = now_ms()
+        failed_ms: dict[str, int] = {}
+        for name in ("first", "second"):
+            told = await producer.send("a", name.encode())
+            told.add_done_callback(lambda _, name=name: failed_ms.update({name: now_ms() - begun_ms}))  # type: ignore[misc]
+        await tasks.sleep_ms(4000)
+        told = await producer.send("a", b"younger")
+        told.add_done_callback(lambda _: failed_ms.update({"younger": now_ms() - begun_ms}))
+        await producer.flush()
+        assert isinstance(told.exception(), DeliveryTimeout)
+        assert producer.metrics().value("batch-split-total") == 1
+        assert 10_000 <= failed_ms["first"] <= 10_100
+        assert 10_000 <= failed_ms["second"] <= 10_100
+        assert 14_000 <= failed_ms["younger"] <= 14_100
+
+    cluster.meddle = meddle
+    run(cluster, main, linger_ms=5, request_timeout_ms=8000, delivery_timeout_ms=10_000)
+
+
 def test_a_record_that_is_too_large_fails_without_the_small_one_beside_it() -> None:
     """Splitting by size alone would put the two into one batch again, and again."""
     cluster = VirtualCluster(26)
