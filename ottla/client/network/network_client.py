@@ -448,22 +448,24 @@ class Peer:
             if self._is_closed:
                 return
             if self.is_connecting:
-                self._on_failed(str(error))
+                self._on_failed(str(error), error)
             else:
                 log.info("[%s] Node %s disconnected: %s", self._client.name, self.node.node_id, error)
                 self._lost(error)
 
-    def _on_failed(self, reason: str) -> None:
-        """An attempt to connect came to nothing."""
+    def _on_failed(self, reason: str, refusal: KafkaError | None = None) -> None:
+        """An attempt to connect came to nothing; `refusal` is what the broker said, if it said anything."""
         self.connection = None
         self.is_connecting = False
         node = self.node
         if self.failures & (self.failures + 1) == 0:  # the first, and then ever more rarely
             log.warning("[%s] Connection to node %s (%s:%d) could not be established: %s. Is a broker running there?",
                         self._client.name, node.node_id, node.host, node.port, reason)  # fmt: skip
-        self._lost(
-            self._client.bootstrap.failed(node.node_id, reason, NetworkException(f"no connection to {node}: {reason}"))
-        )
+        if refusal is not None and not refusal.retriable:
+            self._lost(refusal)
+            return
+        error = NetworkException(f"no connection to {node}: {reason}")
+        self._lost(self._client.bootstrap.failed(node.node_id, reason, error))
 
     def _lost(self, error: KafkaError) -> None:
         self._cancel_timer()

@@ -11,8 +11,16 @@ from ottla.client.config.common import CommonConfig
 from ottla.client.errors import ClientClosed, KafkaTimeout
 from ottla.client.network import Build, CoordinatorKind, Coordinators, Metadata, NetworkClient, Node
 from ottla.client.network.network_client import bootstrap_nodes
-from ottla.errors import InvalidConfig, InvalidRequest, NetworkException, RequestTimedOut, UnsupportedVersion
+from ottla.errors import (
+    ClusterAuthorizationFailed,
+    InvalidConfig,
+    InvalidRequest,
+    NetworkException,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from ottla.types import TopicPartition
+from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest
@@ -75,6 +83,20 @@ def test_a_broker_that_knows_only_old_api_versions_is_asked_again_in_one_it_know
 
     run(cluster, main)
     assert [version for _, version in only(cluster.requests, "ApiVersions")] == [4, 2]
+
+
+def test_a_broker_that_refuses_the_connection_itself_is_not_taken_for_one_that_is_away() -> None:
+    cluster = VirtualCluster(1, broker_count=1, versions={"ApiVersions": (0, 0)})
+    refusal = ApiVersionsResponse(error_code=ClusterAuthorizationFailed.code)
+    cluster.meddle = lambda broker, request: (
+        Meddling(answer=refusal) if request.header.request_api_version == 0 else FINE
+    )
+
+    async def main(client: Client) -> None:
+        with pytest.raises(ClusterAuthorizationFailed):
+            await client.network.send(-1, MetadataRequest(topics=[]))
+
+    run(cluster, main)
 
 
 def test_a_request_in_no_common_version_is_refused_without_asking() -> None:
