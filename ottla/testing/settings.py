@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 NODE_ID = 1
+WILDCARDS = ("0.0.0.0", "::", "[::]")
 
 
 def alone(directory: str, host: str, port: int) -> dict[str, str]:
-    """A node that keeps its data in `directory` and serves clients at `host` and `port`; port 0 chooses one."""
+    """A node that keeps its data in `directory` and serves clients at `host` and `port`; port 0 chooses one.
+
+    A wildcard address cannot be advertised: the node advertises the name of its host then.
+    """
+    bound = "" if host in WILDCARDS else host
     return {
         "process.roles": "broker,controller",
         "node.id": str(NODE_ID),
         "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:9093",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:0",
+        "listeners": f"PLAINTEXT://{bound}:{port},CONTROLLER://127.0.0.1:0",
         "log.dirs": directory,
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",

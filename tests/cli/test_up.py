@@ -31,3 +31,19 @@ def test_the_first_member_of_a_group_does_not_wait_for_others(
             assert f"{node.host}:{node.port}" == address
         finally:
             broker.terminate()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_broker_on_every_address_starts_and_advertises_what_others_can_reach(tmp_path: Path, host: str) -> None:
+    """It was refused with a line about advertised.listeners, which nobody had set."""
+    command = [*OTTLA, "up", "--data", str(tmp_path / "data"), "--port", "0", "--host", host]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            assert broker.stdout is not None
+            _, _, address = broker.stdout.readline().partition(" (")[0].rpartition(" ")
+            advertised, _, port = address.rpartition(":")
+            assert advertised not in ("", "0.0.0.0", "::", "[::]")
+            (node,) = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=10).brokers.values()
+            assert (node.host, node.port) == (advertised, int(port))
+        finally:
+            broker.terminate()
