@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer import Producer
+from ottla.errors import TopicAlreadyExists
 from ottla.pipelines.data_source import OttlaDataSource
 from ottla.pipelines.source.stream import OttlaStreamReader
 from tests.support.clients import eventually
@@ -87,8 +88,12 @@ def recreate(cluster: Brokers, topic: str, values: Iterable[bytes | None]) -> No
     """Another topic of the same name, with these values."""
     with admin(cluster) as client:
         client.delete_topics([topic]).all()
-        eventually(lambda: topic not in client.list_topics(), f"{topic} is gone")
-        client.create_topics([NewTopic(topic, 1)]).all()
+
+        def is_created() -> bool:
+            outcome = client.create_topics([NewTopic(topic, 1, replication_factor=1)])[topic]
+            return not isinstance(outcome.error, TopicAlreadyExists) and outcome.result() is not None
+
+        eventually(is_created, f"{topic} is deleted and created: a broker with a ZooKeeper takes its time")
     produce(cluster, topic, values)
 
 

@@ -15,7 +15,7 @@ from ottla.client.admin import NewTopic
 from ottla.client.producer import Producer
 from ottla.pipelines.source.offsets import DataLoss
 from ottla.types import TopicPartition
-from tests.pipelines.source.support import Stream, admin, numbered, produce, read_batch, values_of
+from tests.pipelines.source.support import Stream, admin, numbered, produce, read_batch, recreate, travelled, values_of
 from tests.support.clients import eventually
 from tests.support.old_kafka import OLD_KAFKAS, OldKafka, Release
 
@@ -31,12 +31,16 @@ class Kafka:
 
     bootstrap_servers: str
     codecs: tuple[str, ...]
+    has_topic_ids: bool
+    fetches_by_id: bool
 
 
 @pytest.fixture(scope="module", params=(*OLD_KAFKAS, Release("4.3.1")), ids=lambda release: release.version)
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     with OldKafka(request.param, tmp_path_factory.mktemp("kafka")) as running:
-        yield Kafka(running.address, ("none", "gzip", "snappy", "lz4", "zstd"))
+        number = request.param.number
+        codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+        yield Kafka(running.address, codecs, has_topic_ids=number >= (2, 8), fetches_by_id=number >= (3, 1))
 
 
 def make_topic(kafka: Kafka, name: str, partitions: int = 1) -> str:
@@ -95,3 +99,25 @@ def _lost(stream: Stream) -> bool:
     except DataLoss as loss:
         return "lost-0 from offset 0 on" in str(loss)
     return False
+
+
+def test_a_recreated_topic_is_told_where_brokers_have_topic_ids(kafka: Kafka) -> None:
+    """Without ids the query goes on at its offset, as it does with Spark's connector."""
+    topic = make_topic(kafka, "recreated")
+    produce(kafka, topic, numbered(10))
+    options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset__retryIntervalMs": "50"}
+    with Stream(kafka, options) as strict, Stream(kafka, {**options, "failOnDataLoss": "false"}) as forgiving:
+        assert values_of(strict.next()) == numbered(10)
+        end = forgiving.plan()
+        planned = forgiving.reader.partitions(forgiving.checkpoint, end)
+        recreate(kafka, topic, numbered(20, start=100))
+        if not kafka.has_topic_ids:
+            assert strict.checkpoint == {topic: {"0": 10}}
+            assert values_of(strict.next()) == numbered(10, start=110)
+            return
+        with pytest.raises(DataLoss, match="The topic recreated was deleted and made anew"):
+            strict.next()
+        if kafka.fetches_by_id:
+            assert list(travelled(forgiving.reader).read(travelled(planned[0]))) == []
+        forgiving.checkpoint = end
+        assert values_of(forgiving.next()) == numbered(20, start=100)
