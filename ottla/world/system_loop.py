@@ -33,10 +33,12 @@ ACCEPTS_MAX = 64
 """How many connections one wake-up takes, so that a flood of them does not hold everything else up."""
 INLINE_MAX = 32 * 1024
 """A file slice up to this size is read and sent with what surrounds it: one call instead of three."""
-SEND_BUFFER_BYTES = 100 * 1024
-"""What the kernel may hold of a connection to be sent: the default of Kafka's `socket.send.buffer.bytes`.
+SEND_BUFFER_BYTES = 200 * 1024
+"""What the kernel may hold of a connection to be sent.
 
 Left to itself it grows to megabytes. Then the receiver copies from memory what it could have copied from the cache.
+With Kafka's default of 100 KiB the sender wakes up twice as often and needs a sixth more CPU; above 200 KiB little is
+left to gain, and Linux allows no more than 208 KiB unless `net.core.wmem_max` says otherwise.
 """
 _PARTS_MAX = 512
 
@@ -336,6 +338,7 @@ class SystemStream:
         if self._is_closing:
             return
         queue = self._queue
+        is_full = self._is_writing
         if not queue and len(parts) == 1 and type(data := parts[0]) is bytearray:
             # The everyday response, small and with nothing before it.
             try:
@@ -348,6 +351,7 @@ class SystemStream:
             if sent == len(data):
                 return
             parts = (memoryview(data)[sent:],)
+            is_full = True
         for part in parts:
             if isinstance(part, bytes | bytearray | memoryview):
                 view = memoryview(part)
@@ -357,19 +361,23 @@ class SystemStream:
             elif part.size:
                 queue.append(part if part.size > INLINE_MAX else memoryview(part.read()))
                 self.unsent_bytes += part.size
-        if not self._is_writing:
+        if not is_full:
             try:
                 self._write()
             except OSError as error:
                 # Told later: the owner is in the middle of something.
                 self._loop.call_soon(self._shut, error)
                 return
-            if queue:
-                self._is_writing = True
-                self._loop.add_writer(self._fd, self._on_writable)
+        if queue and not self._is_writing:
+            self._is_writing = True
+            self._loop.add_writer(self._fd, self._on_writable)
 
     def _write(self) -> None:
-        """Send until all is sent or the socket takes no more."""
+        """Send until all is sent or the socket takes no more.
+
+        A socket that took a part is full: it is not asked again before the loop says that it has room. Asking at once
+        costs a call that fails and, while the peer reads, many that send a few KiB each.
+        """
         queue = self._queue
         while queue:
             if isinstance(queue[0], memoryview):
@@ -392,11 +400,13 @@ class SystemStream:
                 except (BlockingIOError, InterruptedError):
                     return
                 self._forget(sent)
+                if sent < sum(map(len, views)):
+                    return
             elif not self._send_file(queue[0]):
                 return
 
     def _send_file(self, part: Slice) -> bool:
-        """Send a slice, or what the socket takes of it; False when it takes no more."""
+        """Send a slice, or what the socket takes of it; False when that was not all."""
         try:
             sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.size)
         except (BlockingIOError, InterruptedError):
@@ -408,7 +418,7 @@ class SystemStream:
             self._queue.popleft()
             return True
         self._queue[0] = _Rest(part.file, part.position + sent, part.size - sent)
-        return True
+        return False
 
     def _forget(self, sent: int) -> None:
         """Take what was sent off the queue."""

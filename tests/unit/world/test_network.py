@@ -4,7 +4,9 @@ test_network_contract.py."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import itertools
 import os
 import resource
 import socket
@@ -17,7 +19,7 @@ import pytest
 
 from ottla.world import Address, Listener, NodeWorld, Stream
 from ottla.world.system import SystemDisk
-from ottla.world.system_loop import INLINE_MAX, SystemListener, run_node
+from ottla.world.system_loop import INLINE_MAX, SystemListener, SystemStream, run_node
 
 
 class Sink:
@@ -205,6 +207,84 @@ def test_slices_of_any_size_arrive_between_buffers(size: int, tmp_path: Path) ->
         ends[0].close()
         await until(lambda: sink.closed)
         listener.close()
+        file.close()
+
+    run(test)
+
+
+class CountedSocket(socket.socket):
+    """A real socket that writes down what each send was asked to take and what it took; None where it took nothing."""
+
+    calls: list[tuple[int, int | None]]
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        return self.counted(len(data), lambda: super(CountedSocket, self).send(data, flags))
+
+    def sendmsg(self, buffers: Any, ancdata: Any = (), flags: int = 0) -> int:  # type: ignore[override]
+        asked = sum(map(len, buffers))
+        return self.counted(asked, lambda: super(CountedSocket, self).sendmsg(buffers, ancdata, flags))
+
+    def counted(self, asked: int, call: Callable[[], int]) -> int:
+        try:
+            taken = call()
+        except BlockingIOError:
+            self.calls.append((asked, None))
+            raise
+        self.calls.append((asked, taken))
+        return taken
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([("file", 3_000_000)], id="one slice"),
+        pytest.param([("bytes", 30), ("file", 70_000), ("bytes", 20), ("file", 900_000), ("file", 40_000)], id="many"),
+        pytest.param([("bytes", 2_000_000)], id="one buffer"),
+        pytest.param([("bytearray", 2_000_000)], id="one bytearray"),
+        pytest.param([("bytes", 400_000), ("bytes", 10), ("bytes", 900_000)], id="buffers"),
+    ],
+)
+def test_a_stream_waits_after_a_partial_send_instead_of_asking_a_full_socket_again(
+    parts: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer reads only while the stream waits, so a second try after a partial send would find the socket full."""
+    content = os.urandom(3_000_000)
+    (tmp_path / "log").write_bytes(content)
+    sendfile = os.sendfile
+
+    async def test(world: NodeWorld) -> None:
+        file = SystemDisk().open(str(tmp_path / "log"), read_only=True)
+        kinds = {"bytes": bytes, "bytearray": bytearray}
+        sent = [Part(file, 0, size) if kind == "file" else kinds[kind](content[:size]) for kind, size in parts]
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as peer:
+            accepted, _ = server.accept()
+            sock = CountedSocket(fileno=accepted.detach())
+            sock.calls = []
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 50_000)
+            monkeypatch.setattr(os, "sendfile", lambda out, *rest: sock.counted(rest[-1], lambda: sendfile(out, *rest)))
+            peer.setblocking(False)
+            stream = SystemStream(asyncio.get_running_loop(), sock)
+            stream.start(Sink())
+            stream.send(sent)
+            received = bytearray()
+            total = sum(size for _, size in parts)
+            async with asyncio.timeout(5):
+                while len(received) < total:
+                    with contextlib.suppress(BlockingIOError):
+                        received += peer.recv(1 << 20)
+                    await asyncio.sleep(0)
+            assert received == b"".join(content[:size] for _, size in parts)
+            assert stream.unsent_bytes == 0
+            after_partial = [
+                following
+                for (asked, taken), (_, following) in itertools.pairwise(sock.calls)
+                if taken is not None and taken < asked
+            ]
+            assert after_partial, "no send was partial"
+            assert None not in after_partial
+            stream.abort()
+            await asyncio.sleep(0)
         file.close()
 
     run(test)
