@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from ottla.errors import CorruptMessage, InvalidRecord
 from ottla.records.codec import CODEC_MASK, Codec
-from ottla.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX, decompress, with_decompressed
 from ottla.records.crc import crc32c
 from ottla.records.decode import Scan, check_rows, decode_rows, scan_rows
 from ottla.records.record import Record, Row, named
@@ -199,11 +199,14 @@ class Batch:
 
     def payload(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
         """The records section, decompressed. Raises as `decompress` does."""
-        start = self.position + HEADER_SIZE
-        section = self.buffer[start : self.position + self.size]
         if self.attributes & CODEC_MASK == 0:
-            return bytes(section)
-        return decompress(self.codec, section, bytes_max=bytes_max)
+            return bytes(self._section)
+        return decompress(self.codec, self._section, bytes_max=bytes_max)
+
+    @property
+    def _section(self) -> memoryview:
+        """The records section as it is."""
+        return self.buffer[self.position + HEADER_SIZE : self.position + self.size]
 
     def rows(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Row]:
         """All records, as tuples of offset, timestamp, key, value and headers: the fastest way to have them.
@@ -246,9 +249,13 @@ class Batch:
         none has one, the smallest is larger than any and the largest -1), whether the offsets are consecutive from the
         base offset on, and whether there is a record without a key. `ignores_sizes` as in `decode.check_rows`.
         """
-        return check_rows(
-            self.payload(bytes_max=bytes_max), self.record_count, self.base_timestamp, ignores_sizes=ignores_sizes
-        )
+        if self.attributes & CODEC_MASK == 0:
+            return check_rows(self._section, self.record_count, self.base_timestamp, ignores_sizes=ignores_sizes)
+
+        def check(section: memoryview) -> tuple[int, int, bool, bool]:
+            return check_rows(section, self.record_count, self.base_timestamp, ignores_sizes=ignores_sizes)
+
+        return with_decompressed(self.codec, self._section, check, bytes_max=bytes_max)
 
     def sequence_of(self, offset: int) -> int:
         """The sequence the producer gave the record at `offset`, if it gave any."""

@@ -4,14 +4,18 @@
 wrote is read, and a stream that Kafka would refuse (linked LZ4 blocks, say) is refused, so that no batch gets into a
 log that a Java consumer could not get out. Nothing is decompressed beyond `bytes_max`.
 A codec's library is imported when that codec is first used. Called by `Batch`, `builder` and `rewrite`.
+
+Every stream is decompressed a little at a time into memory that the thread uses again for its next stream: the first
+touch of a page costs more than what is done with it afterwards, and a C library gives large blocks back at once.
 """
 
 from __future__ import annotations
 
 import struct
 import sys
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.errors import CorruptMessage, MessageTooLarge
 from ottla.records.codec import Codec, check_level
@@ -19,6 +23,12 @@ from ottla.types import Buffer
 
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 """What one batch may hold, decompressed, unless the caller says otherwise. Kafka streams, so it needs no such bound."""
+KEPT_BYTES_MAX = 4 * 1024 * 1024
+"""The most that a thread keeps for its next stream: a few times what producers put into a batch, decompressed."""
+STEP_BYTES = 64 * 1024
+"""What is read, and what is written, in one step: an LZ4 block, and less than what `malloc` maps anew each time."""
+
+T = TypeVar("T")
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
@@ -32,7 +42,90 @@ def decompress(codec: Codec, data: Buffer, *, bytes_max: int = DECOMPRESSED_BYTE
     Raises `CorruptMessage` when the stream is damaged, cut off, or of a form that Kafka does not read, and
     `MessageTooLarge`, on which a producer splits its batch, when it holds more than `bytes_max`.
     """
-    return _DECOMPRESS[codec](data, bytes_max)
+    return with_decompressed(codec, data, bytes, bytes_max=bytes_max)
+
+
+def with_decompressed(codec: Codec, data: Buffer, use: Callable[[memoryview], T], *, bytes_max: int) -> T:
+    """What `use` makes of the content of the stream `data`, which it must not keep: the next stream overwrites it.
+
+    Raises as `decompress` does.
+    """
+    if codec is Codec.NONE:
+        if len(data) > bytes_max:
+            raise _too_large(bytes_max)
+        return use(memoryview(data))
+    output = _Output(bytes_max)
+    try:
+        _DECOMPRESS[codec](memoryview(data), output)
+        with output.content() as content:
+            return use(content)
+    finally:
+        output.close()
+
+
+class _Output:
+    """Where a stream is decompressed to. It takes the thread's memory and, unless that has become too large, gives it
+    back at the end."""
+
+    __slots__ = ("_memory", "_size", "_view", "bytes_max")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._memory = _kept.take()
+        self._view = memoryview(self._memory)
+        self._size = 0
+
+    @property
+    def step_bytes(self) -> int:
+        """How much the next step may give: one byte more than may come at all, to see that there is more."""
+        return min(STEP_BYTES, self.bytes_max - self._size + 1)
+
+    def write(self, part: bytes) -> None:
+        self.reserve(len(part))[:] = part
+
+    def reserve(self, size: int) -> memoryview:
+        """The next `size` bytes, to be written at once."""
+        start = self._size
+        end = start + size
+        if end > self.bytes_max:
+            raise _too_large(self.bytes_max)
+        if end > len(self._view):
+            self._grow(end)
+        self._size = end
+        return self._view[start:end]
+
+    def _grow(self, size: int) -> None:
+        """At least twofold, so that a stream of any size is copied once on average."""
+        memory = bytearray(max(size, min(2 * len(self._view), self.bytes_max), STEP_BYTES))
+        view = memoryview(memory)
+        view[: self._size] = self._view[: self._size]
+        self._memory, self._view = memory, view
+
+    def content(self) -> memoryview:
+        return self._view[: self._size]
+
+    def close(self) -> None:
+        self._view.release()
+        _kept.give_back(self._memory)
+
+
+class _Kept(threading.local):
+    """What this thread keeps for its next stream. While a stream is being read that is nothing, so that another stream
+    that is read meanwhile gets memory of its own."""
+
+    def __init__(self) -> None:
+        self.memory = bytearray()
+
+    def take(self) -> bytearray:
+        memory, self.memory = self.memory, bytearray()
+        return memory
+
+    def give_back(self, memory: bytearray) -> None:
+        if len(self.memory) < len(memory) <= KEPT_BYTES_MAX:
+            self.memory = memory
+
+
+_kept = _Kept()
 
 
 def _corrupt(codec: Codec, reason: object) -> CorruptMessage:
@@ -47,12 +140,6 @@ def _too_large(bytes_max: int) -> MessageTooLarge:
 
 
 def _store(data: Buffer, level: int | None) -> bytes:
-    return bytes(data)
-
-
-def _load(data: Buffer, bytes_max: int) -> bytes:
-    if len(data) > bytes_max:
-        raise _too_large(bytes_max)
     return bytes(data)
 
 
@@ -77,30 +164,29 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _gunzip(data: Buffer, bytes_max: int) -> bytes:
+def _gunzip(stream: memoryview, output: _Output) -> None:
     from isal import isal_zlib
 
     # Its stubs call it an instance.
     damage: type[Exception] = isal_zlib.error  # type: ignore[assignment]
 
-    rest = bytes(data)
-    parts: list[bytes] = []
-    room = bytes_max
+    position = 0
     # A stream may be several members in a row. Java takes anything else behind a member for padding.
-    while not parts or rest.startswith(_GZIP_MAGIC):
-        stream = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
-        try:
-            part = stream.decompress(rest, room + 1)
-        except damage as error:
-            raise _corrupt(Codec.GZIP, error) from None
-        room -= len(part)
-        if room < 0:
-            raise _too_large(bytes_max)
-        if not stream.eof:
-            raise _corrupt(Codec.GZIP, "the stream ended prematurely")
-        parts.append(part)
-        rest = stream.unused_data
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    while not position or stream[position : position + len(_GZIP_MAGIC)] == _GZIP_MAGIC:
+        member = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
+        while not member.eof:
+            piece: Buffer = member.unconsumed_tail
+            if not piece:
+                piece = stream[position : position + STEP_BYTES]
+                position += len(piece)
+            try:
+                part = member.decompress(piece, output.step_bytes)
+            except damage as error:
+                raise _corrupt(Codec.GZIP, error) from None
+            output.write(part)
+            if not piece and not part and not member.eof:
+                raise _corrupt(Codec.GZIP, "the stream ended prematurely")
+        position -= len(member.unused_data)
 
 
 # --- snappy: raw blocks, each with its size before it, behind the header of Java's SnappyOutputStream ---
@@ -124,35 +210,30 @@ def _snap(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _unsnap(data: Buffer, bytes_max: int) -> bytes:
-    stream = bytes(data)
+def _unsnap(stream: memoryview, output: _Output) -> None:
     if not stream:
         raise _corrupt(Codec.SNAPPY, "the stream is empty")
-    if len(stream) < len(_SNAPPY_HEADER) or not stream.startswith(_SNAPPY_MAGIC):
+    if len(stream) < len(_SNAPPY_HEADER) or stream[: len(_SNAPPY_MAGIC)] != _SNAPPY_MAGIC:
         # Some old clients sent one raw block without any framing, and Java still reads that.
-        return _unsnap_block(stream, bytes_max, bytes_max)
-    parts: list[bytes] = []
-    room = bytes_max
+        _unsnap_block(stream, output)
+        return
     position = len(_SNAPPY_HEADER)
     while len(stream) - position >= _INT32.size:
-        if stream.startswith(_SNAPPY_MAGIC_HEAD, position):  # streams may follow one another, each with its header
-            _check_snappy_version(stream, position)
+        # Streams may follow one another, each with its header.
+        if stream[position : position + len(_SNAPPY_MAGIC_HEAD)] == _SNAPPY_MAGIC_HEAD:
+            _check_snappy_version(stream[position : position + len(_SNAPPY_HEADER)])
             position += len(_SNAPPY_HEADER)
             continue
         size: int = _INT32.unpack_from(stream, position)[0]
         position += _INT32.size
         if not 0 <= size <= len(stream) - position:
             raise _corrupt(Codec.SNAPPY, f"a block of {size} bytes where {len(stream) - position} are left")
-        part = _unsnap_block(stream[position : position + size], room, bytes_max)
+        _unsnap_block(stream[position : position + size], output)
         position += size
-        room -= len(part)
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _check_snappy_version(stream: bytes, position: int) -> None:
+def _check_snappy_version(header: memoryview) -> None:
     """Refuse what is older than the first version: in headers after the first, where Java does so too."""
-    header = stream[position : position + len(_SNAPPY_HEADER)]
     if len(header) < len(_SNAPPY_HEADER):
         raise _corrupt(Codec.SNAPPY, "the stream ends inside a header")
     version: int = _INT32.unpack_from(header, len(_SNAPPY_MAGIC))[0]
@@ -160,14 +241,13 @@ def _check_snappy_version(stream: bytes, position: int) -> None:
         raise _corrupt(Codec.SNAPPY, f"version {version} of the framing is not supported")
 
 
-def _unsnap_block(block: bytes, room: int, bytes_max: int) -> bytes:
+def _unsnap_block(block: memoryview, output: _Output) -> None:
     import cramjam
 
     try:
-        # The size stands in front of the block: ask before the library reserves that much.
-        if cramjam.snappy.decompress_raw_len(block) > room:
-            raise _too_large(bytes_max)
-        return bytes(cramjam.snappy.decompress_raw(block))
+        # The size stands in front of the block.
+        target = output.reserve(cramjam.snappy.decompress_raw_len(block))
+        cramjam.snappy.decompress_raw_into(block, target)
     except cramjam.DecompressionError as error:
         raise _corrupt(Codec.SNAPPY, error) from None
 
@@ -180,7 +260,6 @@ _LZ4_HC_LEVEL_MAX = 12
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_FLAGS_POSITION = 4
 _LZ4_BLOCK_SIZE_POSITION = 5
-_LZ4_STEP_MIN = 64 * 1024
 
 
 def _lz4(data: Buffer, level: int | None) -> bytes:
@@ -198,31 +277,22 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _unlz4(data: Buffer, bytes_max: int) -> bytes:
+def _unlz4(stream: memoryview, output: _Output) -> None:
     from lz4 import frame
 
-    stream = memoryview(data)
     _check_lz4_header(stream)
     context = frame.create_decompression_context()
-    parts: list[bytes] = []
-    room = bytes_max
-    # The library reserves as much as it is allowed to give, so it is asked for a likely amount at a time.
-    step = max(_LZ4_STEP_MIN, 4 * len(stream))
     is_complete = False
     while not is_complete:
         try:
-            part, consumed, is_complete = frame.decompress_chunk(context, stream, max_length=min(step, room + 1))
+            part, consumed, is_complete = frame.decompress_chunk(context, stream, max_length=output.step_bytes)
         except RuntimeError as error:
             raise _corrupt(Codec.LZ4, error) from None
-        room -= len(part)
-        if room < 0:
-            raise _too_large(bytes_max)
+        output.write(part)
         if not is_complete and consumed == 0 and not part:
             raise _corrupt(Codec.LZ4, "the stream ended prematurely")
-        parts.append(part)
         stream = stream[consumed:]
     # What follows the frame is not looked at, here as in Kafka.
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _check_lz4_header(stream: memoryview) -> None:
@@ -259,25 +329,24 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _unzstd(data: Buffer, bytes_max: int) -> bytes:
+def _unzstd(stream: memoryview, output: _Output) -> None:
     zstd = _zstd_library()
-    rest: Buffer = memoryview(data)
-    parts: list[bytes] = []
-    room = bytes_max
-    while rest:  # frames may follow one another
-        stream = zstd.ZstdDecompressor()
-        try:
-            part = stream.decompress(rest, room + 1)
-        except zstd.ZstdError as error:
-            raise _corrupt(Codec.ZSTD, error) from None
-        room -= len(part)
-        if room < 0:
-            raise _too_large(bytes_max)
-        if not stream.eof:
-            raise _corrupt(Codec.ZSTD, "the stream ended prematurely")
-        parts.append(part)
-        rest = stream.unused_data
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    position = 0
+    while position < len(stream):  # frames may follow one another
+        frame = zstd.ZstdDecompressor()
+        while not frame.eof:
+            piece: Buffer = b""
+            if frame.needs_input:
+                piece = stream[position : position + STEP_BYTES]
+                position += len(piece)
+                if not piece:
+                    raise _corrupt(Codec.ZSTD, "the stream ended prematurely")
+            try:
+                part = frame.decompress(piece, output.step_bytes)
+            except zstd.ZstdError as error:
+                raise _corrupt(Codec.ZSTD, error) from None
+            output.write(part)
+        position -= len(frame.unused_data)
 
 
 _COMPRESS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
@@ -288,8 +357,7 @@ _COMPRESS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
     Codec.ZSTD: _zstd,
 }
 
-_DECOMPRESS: dict[Codec, Callable[[Buffer, int], bytes]] = {
-    Codec.NONE: _load,
+_DECOMPRESS: dict[Codec, Callable[[memoryview, _Output], None]] = {
     Codec.GZIP: _gunzip,
     Codec.SNAPPY: _unsnap,
     Codec.LZ4: _unlz4,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from copy import deepcopy
 
 import pytest
 
@@ -19,12 +20,15 @@ from ottla.records import (
     batches,
     build_batch,
     decrement_sequence,
+    filter_batch,
     increment_sequence,
     is_sequence_before,
+    recompress,
     restamp,
     set_max_timestamp,
     stamp_append_time,
 )
+from ottla.records.compression import _kept
 from tests.unit.records.samples import ROWS, only, sample, sealed
 
 RECORDS = [Record(0, 1000, b"a", b"1"), Record(1, 2000, b"b", b"2"), Record(2, 1500, b"c", b"3")]
@@ -256,3 +260,34 @@ def test_a_batch_is_a_view_of_its_buffer() -> None:
     batch = only(data)
     assert isinstance(batch, Batch)
     assert batch.buffer.obj is data
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE], ids=lambda codec: codec.label)
+def test_nothing_that_was_read_from_a_batch_changes_when_the_next_is_decompressed(codec: Codec) -> None:
+    """All batches are decompressed into the same memory, and every reader but the check hands out what it read."""
+    first, second = (
+        only(build_batch([Record(n, n, letter * 50, letter * 3000) for n in range(40)], codec=codec))
+        for letter in (b"a", b"b")
+    )
+    scan = first.scan()
+    read = (first.rows(), first.records(), first.payload(), scan.data, scan.keys)
+    other_codec = recompress(first, scan, Codec.NONE, base_offset=7, leader_epoch=1)
+    filtered = filter_batch(first, scan, [0, 3])
+    copies = deepcopy(read), bytes(other_codec), bytes(filtered)
+    second.check_records()
+    second.rows()
+    assert (read, other_codec, filtered) == copies
+    assert {row[3] for row in only(filtered).rows()} == {b"a" * 3000}
+    _kept.memory.append(0)  # a BufferError while anything has a view of it
+
+
+def test_a_check_leaves_no_view_of_the_memory_behind_not_even_when_it_fails() -> None:
+    batch = only(build_batch([Record(n, n, b"key", b"v" * 3000) for n in range(40)], codec=Codec.LZ4))
+    batch.check_records()
+    _kept.memory.append(0)
+    batch.record_count += 1
+    with pytest.raises(InvalidRecord) as caught:
+        batch.check_records()
+    memory = _kept.memory
+    del caught
+    memory.append(0)

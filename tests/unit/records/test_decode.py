@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from random import Random
 from types import ModuleType
 
 import pytest
@@ -150,6 +151,50 @@ def test_a_check_says_of_records_what_a_scan_shows(decode: ModuleType, rows: lis
         scan.offsets == list(range(batch.base_offset, batch.base_offset + len(scan))),
         None in scan.keys,
     )
+
+
+def test_a_check_of_a_section_of_many_windows_says_what_a_scan_shows_and_refuses_what_it_refuses(
+    decode: ModuleType,
+) -> None:
+    """Records that cross from one window to the next, some larger than several; then the same with damage."""
+    random = Random(3)
+    window = imported.WINDOW_BYTES
+    sizes = [random.choice((0, 10, 1000, window - 20, window, 5 * window)) for _ in range(30)]
+    rows = [Record(index, random.randrange(2**45), None if index % 7 == 3 else b"key", random.randbytes(size),
+                   (("header", b"v" * 200),) if index % 5 == 0 else ())
+            for index, size in enumerate(sizes)]  # fmt: skip
+    batch = only(build_batch(rows))
+    section = batch.payload()
+    scan = batch.scan()
+    base = batch.base_timestamp
+    assert decode.check_rows(section, len(rows), base, ignores_sizes=False) == (
+        min(scan.timestamps), max(scan.timestamps), True, True,
+    )  # fmt: skip
+
+    def outcome(read: Callable[[], object]) -> str:
+        try:
+            read()
+        except InvalidRecord as error:
+            return error.message
+        return "taken"
+
+    outcomes = set()
+    for round_ in range(150):
+        damaged = bytearray(section)
+        start = random.choice(scan.starts)
+        match round_ % 3:
+            case 0:
+                damaged[min(start + random.randrange(12), len(damaged) - 1)] = random.randrange(256)
+            case 1:
+                del damaged[random.randrange(len(damaged)) :]
+            case 2:
+                damaged += bytes(random.randrange(1, 2 * window))
+        data = bytes(damaged)
+        expected = outcome(lambda data=data: imported.decode_rows(data, len(rows), 0, base, None))  # type: ignore[misc]
+        found = outcome(lambda data=data: decode.check_rows(data, len(rows), base, ignores_sizes=False))  # type: ignore[misc]
+        assert found == expected
+        outcomes.add(found)
+    assert len(outcomes) > 20
 
 
 def test_a_check_can_believe_the_fields_of_a_record_rather_than_its_size(decode: ModuleType) -> None:
