@@ -61,6 +61,13 @@ def best_percentiles(duel: Duel, percent: int) -> str:
     return f"best rounds: {rounds}; 60 % of our CPU is the interpreter, 34 % the kernel, half of that task switches"
 
 
+def compressed(bench: Bench, codec: str) -> Result:
+    duel = duel_of(bench.quick)
+    faults = duel.best(codec, lambda one: one.broker_faults_per_gb)
+    note = "new pages touched a GB: " + " and ".join(f"{count:.0f} by {name}" for name, count in faults.items())
+    return beside(duel, duel.best(codec, cpu_per_gb), Unit.SECONDS_PER_GB, note)
+
+
 def cpu_per_gb(one: Measured) -> float:
     return one.broker_cpu_s_per_gb
 
@@ -125,6 +132,30 @@ def produce_rate(bench: Bench) -> Result:
     )
 
 
+@benchmark("broker", "produce gzip, CPU per GB", bar=AtMost(1.0))
+def produce_gzip_cpu(bench: Bench) -> Result:
+    """1 KiB of JSON a record, gzip at level 1, acks=all, 6 partitions; a GB is what it is before compression."""
+    return compressed(bench, "gzip")
+
+
+@benchmark("broker", "produce snappy, CPU per GB", bar=AtMost(1.0))
+def produce_snappy_cpu(bench: Bench) -> Result:
+    """1 KiB of JSON a record, snappy, acks=all, 6 partitions; a GB is what it is before compression."""
+    return compressed(bench, "snappy")
+
+
+@benchmark("broker", "produce lz4, CPU per GB", bar=AtMost(1.0))
+def produce_lz4_cpu(bench: Bench) -> Result:
+    """1 KiB of JSON a record, lz4, acks=all, 6 partitions; a GB is what it is before compression."""
+    return compressed(bench, "lz4")
+
+
+@benchmark("broker", "produce zstd, CPU per GB", bar=AtMost(1.0))
+def produce_zstd_cpu(bench: Bench) -> Result:
+    """1 KiB of JSON a record, zstd, acks=all, 6 partitions; a GB is what it is before compression."""
+    return compressed(bench, "zstd")
+
+
 @benchmark("broker", "consume, CPU per GB", bar=AtMost(1.2))
 def consume_cpu(bench: Bench) -> Result:
     """1 KiB records of 6 partitions, from the beginning, in the page cache."""
@@ -156,6 +187,13 @@ def fetch_rate(bench: Bench) -> Result:
     duel = duel_of(bench.quick)
     figures = duel.median("fetch", bytes_per_s)
     return beside(duel, figures, Unit.BYTES_PER_SECOND, f"{busy_client(duel, 'fetch')}; {best_rates(duel, 'fetch')}")
+
+
+@benchmark("broker", "consume, CPU per GB without a client", bar=AtMost(1.2))
+def fetch_cpu(bench: Bench) -> Result:
+    """The same: what sendfile and its waiting cost where the receiver is never the limit."""
+    duel = duel_of(bench.quick)
+    return beside(duel, duel.best("fetch", cpu_per_gb), Unit.SECONDS_PER_GB)
 
 
 @benchmark("broker", "CPU per 100-byte record")

@@ -28,6 +28,7 @@ KIB = 1024
 PARTITION_COUNT = 6
 TINY_PARTITION_COUNT = 64
 TINY_BATCH_RECORDS = 10
+CODECS = ("gzip", "snappy", "lz4", "zstd")
 OURS = "Ottla"
 THEIRS = "Kafka"
 
@@ -46,6 +47,8 @@ class Sizes:
     idle_s: float = 2.0
     warm_up_records: int = 2_000_000
     records: int = 1_000_000
+    compressed_records: int = 300_000
+    """Less, because a client needs several times the broker's CPU to compress."""
     small_records: int = 4_000_000
     tiny_records: int = 300_000
     single_records: int = 60_000
@@ -62,6 +65,7 @@ QUICK = Sizes(
     idle_s=0.0,
     warm_up_records=2_000,
     records=2_000,
+    compressed_records=2_000,
     small_records=2_000,
     tiny_records=640,
     single_records=200,
@@ -126,7 +130,8 @@ def run(bench: Bench, only: frozenset[str] = frozenset()) -> Duel:
                         if round_ >= sizes.warm_up_rounds:
                             duel.runs.setdefault((name, server.name), []).append(measured)
                         _say(f"{name:>10} {server.name}: {measured.wall_s:6.2f} s, broker {measured.broker_cpu_s:6.2f} "
-                             f"CPU-s, client {measured.client_cpu_s:6.2f} CPU-s")  # fmt: skip
+                             f"CPU-s, {measured.broker_faults_per_gb:7.0f} faults/GB, "
+                             f"client {measured.client_cpu_s:6.2f} CPU-s")  # fmt: skip
         for server in servers:
             duel.loaded_bytes[server.name] = server.resident_bytes
     _say("starts once more")
@@ -186,6 +191,16 @@ def _produce(server: Server, round_: int, sizes: Sizes) -> Job:
     return _job("produce", server, f"produce-{round_}", sizes.records, KIB)
 
 
+def _compressed(codec: str) -> Callable[[Server, int, Sizes], Job]:
+    def scenario(server: Server, round_: int, sizes: Sizes) -> Job:
+        settings: dict[str, object] = {"compression.type": codec}
+        if codec == "gzip":
+            settings["compression.level"] = 1  # a third of the client's time, and hardly less work for the broker
+        return _job("produce_events", server, f"{codec}-{round_}", sizes.compressed_records, KIB, settings=settings)
+
+    return scenario
+
+
 def _consume(server: Server, round_: int, sizes: Sizes) -> Job:
     """What was written to warm up: all of it is in the page cache."""
     return _job("consume", server, "warm-up", min(sizes.records, sizes.warm_up_records), KIB)
@@ -226,6 +241,7 @@ def _round_trip(server: Server, round_: int, sizes: Sizes) -> Job:
 
 SCENARIOS: dict[str, Callable[[Server, int, Sizes], Job]] = {
     "produce": _produce,
+    **{codec: _compressed(codec) for codec in CODECS},
     "consume": _consume,
     "fetch": _fetch,
     "small": _small,
@@ -267,7 +283,7 @@ def _main() -> None:
         for name, rounds in [(name, rounds) for (found, name), rounds in duel.runs.items() if found == scenario]:
             best = min(rounds, key=lambda one: one.broker_cpu_s)
             print(f"{scenario:>10} {name}: {best.broker_cpu_s_per_gb:.2f} CPU-s/GB, "
-                  f"{best.broker_cpu_s_per_record * 1e6:.2f} µs/record, "
+                  f"{best.broker_cpu_s_per_record * 1e6:.2f} µs/record, {best.broker_faults_per_gb:.0f} faults/GB, "
                   f"{max(one.bytes_per_s for one in rounds) / 1e6:.0f} MB/s")  # fmt: skip
             if best.latencies_s:
                 print(f"           p50 {best.percentile_s(50) * 1e3:.3f} ms, p99 {best.percentile_s(99) * 1e3:.3f} ms")

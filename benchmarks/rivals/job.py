@@ -15,11 +15,12 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.rivals.process import TICK_S, cpu_s
+from benchmarks.rivals.process import TICK_S, cpu_s, minor_faults
 
 TIMEOUT_S = 300.0
 MODULES = {
     "produce": "client",
+    "produce_events": "client",
     "round_trip": "client",
     "consume": "client",
     "produce_frames": "frames",
@@ -50,6 +51,7 @@ class Measured:
     wall_s: float
     broker_cpu_s: float
     client_cpu_s: float
+    broker_faults: int
     record_count: int
     record_bytes: int
     latencies_s: list[float] = field(default_factory=list)
@@ -61,6 +63,10 @@ class Measured:
     @property
     def broker_cpu_s_per_gb(self) -> float:
         return self.broker_cpu_s / self.gigabytes
+
+    @property
+    def broker_faults_per_gb(self) -> float:
+        return self.broker_faults / self.gigabytes
 
     @property
     def broker_cpu_s_per_record(self) -> float:
@@ -86,12 +92,13 @@ def load(job: Job) -> Measured:
 
 
 class Meter:
-    """Wall clock, the broker's CPU and the client's own, from when it was made."""
+    """Wall clock, the broker's CPU and page faults and the client's CPU, from when it was made."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._client_s = time.process_time()
         self._broker_s = cpu_s(job.pid)
+        self._broker_faults = minor_faults(job.pid)
         self._wall_s = time.perf_counter()
 
     def read(self, record_count: int, latencies_s: list[float] | None = None) -> Measured:
@@ -99,6 +106,7 @@ class Meter:
             wall_s=time.perf_counter() - self._wall_s,
             broker_cpu_s=max(TICK_S, cpu_s(self._job.pid) - self._broker_s),
             client_cpu_s=time.process_time() - self._client_s,
+            broker_faults=minor_faults(self._job.pid) - self._broker_faults,
             record_count=record_count,
             record_bytes=self._job.record_bytes,
             latencies_s=latencies_s or [],

@@ -1,4 +1,4 @@
-"""What /proc says of another process: CPU time spent, memory held."""
+"""What /proc says of another process: CPU time spent, page faults, memory held."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 def cpu_s(pid: int) -> float:
     """Seconds of CPU that all threads of a process have used so far, the kernel's work for them included."""
-    # The name of the command, in brackets, may hold anything; the fields are counted from behind it.
-    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    fields = _stat(pid)
     return (int(fields[11]) + int(fields[12])) * TICK_S
+
+
+def minor_faults(pid: int) -> int:
+    """How many pages a process has touched for the first time: unlike CPU time, other load does not change it."""
+    return int(_stat(pid)[7])
 
 
 def resident_bytes(pid: int) -> int:
@@ -22,3 +26,8 @@ def resident_bytes(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     raise OSError(f"/proc/{pid}/status has no VmRSS")
+
+
+def _stat(pid: int) -> list[str]:
+    # The name of the command, in brackets, may hold anything; the fields are counted from behind it.
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
