@@ -111,7 +111,12 @@ class Pipeline:
         }  # fmt: skip
         whole = {key: value for key, value in given.items() if value is not None}
         self._take(_Check(Lines(f"pipeline {name}")).pipeline(whole))
-        self.directory = ""
+        self.file = ""
+
+    @property
+    def directory(self) -> str:
+        """Where the file stands, beside which schemas and functions are looked for; without a file, right here."""
+        return str(Path(self.file).parent.resolve()) if self.file else ""
 
     def _take(self, parsed: _Parsed) -> None:
         self.name = parsed.name
@@ -126,11 +131,10 @@ class Pipeline:
         self._lines = parsed.lines
 
     @classmethod
-    def _of(cls, parsed: _Parsed, directory: str) -> Pipeline:
+    def _of(cls, parsed: _Parsed, file: str) -> Pipeline:
         made = cls.__new__(cls)
         made._take(parsed)
-        made.directory = directory
-        """Where the file stands: functions are looked for there first."""
+        made.file = file
         return made
 
     @property
@@ -195,17 +199,16 @@ def load(file: str | Path) -> Pipeline:
         raise SpecError([Problem(str(file), 0, f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
         raise SpecError([Problem(str(file), 0, "is not text in UTF-8")]) from None
-    directory = str(path.resolve().parent)
     if path.suffix == ".py":
-        return _from_python(path, text, directory)
+        return _from_python(path, text)
     values, lines = read_yaml(text, str(file))
-    return Pipeline._of(_Check(lines).pipeline(values), directory)._with_its_files()
+    return Pipeline._of(_Check(lines).pipeline(values), str(path.resolve()))._with_its_files()
 
 
-def _from_python(path: Path, text: str, directory: str) -> Pipeline:
+def _from_python(path: Path, text: str) -> Pipeline:
     """Run the file; what it raises is told with the line it was raised on."""
     names: dict[str, object] = {"__name__": "ottla_pipeline", "__file__": str(path)}
-    sys.path.insert(0, directory)  # as for a script: it may import what stands beside it, when it runs as well
+    sys.path.insert(0, str(path.resolve().parent))  # as for a script: it may import what stands beside it, when it runs as well
     try:
         exec(compile(text, str(path), "exec"), names)
     except SpecError as error:
@@ -218,7 +221,7 @@ def _from_python(path: Path, text: str, directory: str) -> Pipeline:
     found = names.get("pipeline")
     if not isinstance(found, Pipeline):
         raise SpecError([Problem(str(path), 0, "has no `pipeline = Pipeline(...)`")])
-    found.directory = directory
+    found.file = str(path.resolve())
     return found._with_its_files()
 
 

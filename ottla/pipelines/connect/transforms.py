@@ -8,43 +8,55 @@ other conditions are Spark SQL as it is: an expression that raises there stops t
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import os
-import sys
 from collections.abc import Callable
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ottla.pipelines.connect import record
+from ottla.pipelines.connect import functions, record
 from ottla.pipelines.connect.errors import SpecError, nearest
 from ottla.pipelines.connect.record import META, TRANSFORMATION
 from ottla.pipelines.connect.spec import Part, Pipeline
 from ottla.pipelines.connect.yaml_file import Path as Place
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 TOPIC_NAME = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$"
 
 
 def apply(df: DataFrame, pipeline: Pipeline) -> DataFrame:
     """All transforms of a pipeline, in order."""
+    called = _functions(df.sparkSession, pipeline)
     for index, part in enumerate(pipeline.transforms):
-        step = Step(df, part, pipeline, ("transforms", index, part.kind))
+        step = Step(df, part, pipeline, ("transforms", index, part.kind), called.get(index))
         try:
             df = _BY_NAME[part.kind](step)
         except PySparkException as error:
             # Spark's own words for a type or an expression that is not one, at the line that has it.
             raise step.wrong(in_spark_words(error)) from None
-    if pipeline.directory:
-        _send_along(pipeline.directory)
     return df
+
+
+def _functions(spark: SparkSession, pipeline: Pipeline) -> dict[int, functions.Function]:
+    """The functions of the transforms, which the workers can import from now on: Spark pickles them as it is told."""
+    found: dict[int, functions.Function] = {}
+    references = []
+    for index, part in enumerate(pipeline.transforms):
+        if part.function is not None:
+            found[index] = part.function
+        elif "function" in part.options:
+            try:
+                reference = functions.Reference.of(part.options["function"], pipeline.directory)
+                found[index] = functions.load(reference)
+            except functions.FunctionError as error:
+                raise pipeline.wrong(("transforms", index, part.kind), str(error)) from error
+            references.append(reference)
+    functions.send(spark, references, pipeline.file)
+    return found
 
 
 def in_spark_words(error: PySparkException) -> str:
@@ -55,15 +67,23 @@ def in_spark_words(error: PySparkException) -> str:
 class Step:
     """One transform, about to be applied to a DataFrame."""
 
-    def __init__(self, df: DataFrame, part: Part, pipeline: Pipeline, place: Place) -> None:
+    def __init__(
+        self, df: DataFrame, part: Part, pipeline: Pipeline, place: Place, function: functions.Function | None
+    ) -> None:
         self.df = df
         self.part = part
+        self._function = function
         self.options = part.options
         self.pipeline = pipeline
         self._place = place
 
     def wrong(self, message: str) -> SpecError:
         return self.pipeline.wrong(self._place, message)
+
+    @property
+    def function(self) -> functions.Function:
+        assert self._function is not None, f"a transform {self.part.kind} has a function"
+        return self._function
 
     def known(self, name: str) -> str:
         """A field's name, if there is such a field."""
@@ -237,7 +257,6 @@ def dead_letter(step: Step) -> DataFrame:
 
 def python(step: Step) -> DataFrame:
     """One record at a time, in Python; what it returns is held to the schema, because Spark would make nulls of it."""
-    function = _function(step)
     names = record.names(step.df)
     fields = T.StructType([step.df.schema[name] for name in names])
     if "schema" in step.options:
@@ -252,7 +271,7 @@ def python(step: Step) -> DataFrame:
             T.StructField("message", T.StringType()),
         ]
     )
-    call = _Call(function, fields)
+    call = _Call(step.function, fields)
 
     def transform(row):  # type: ignore[no-untyped-def]  # Spark would read a type as the kind of the function
         return call(row)
@@ -300,56 +319,11 @@ class _Call:
 
 
 def dataframe(step: Step) -> DataFrame:
-    made: DataFrame = _function(step)(step.df)
+    made: DataFrame = step.function(step.df)
     kept = META in getattr(made, "columns", ()) and made.schema[META].dataType == step.df.schema[META].dataType
     if not kept:
         raise step.wrong(f"the function has to return a DataFrame with the column {META} as it was")
     return made
-
-
-def _function(step: Step) -> Callable[..., Any]:
-    if step.part.function is not None:
-        return step.part.function
-    where, colon, name = step.options["function"].rpartition(":")
-    if not colon:
-        raise step.wrong(f"a function is module:function or file.py:function, and not {name}")
-    try:
-        module = _file_module(step, where) if where.endswith(".py") else _named_module(step, where)
-    except ImportError as error:
-        raise step.wrong(f"{where} cannot be imported: {error}") from None
-    found = getattr(module, name, None)
-    if not callable(found):
-        raise step.wrong(
-            f"{where} has no function {name}: {nearest(name, [n for n in vars(module) if n[0] != '_'] or [where])}"
-        )
-    return found  # type: ignore[no-any-return]
-
-
-def _named_module(step: Step, name: str) -> Any:
-    if step.pipeline.directory and step.pipeline.directory not in sys.path:
-        sys.path.insert(0, step.pipeline.directory)
-    return importlib.import_module(name)
-
-
-def _file_module(step: Step, file: str) -> Any:
-    path = Path(step.pipeline.directory, file)
-    spec = importlib.util.spec_from_file_location(f"ottla_pipeline_{path.stem}", path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise step.wrong(f"there is no file {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def _send_along(directory: str) -> None:
-    """Modules that stand beside the pipeline's file travel to the workers whole: they have no such file."""
-    from pyspark import cloudpickle
-
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file and os.path.dirname(os.path.abspath(file)) == directory and module.__name__ != "__main__":
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def parsed_schema(text: str) -> T.StructType:
