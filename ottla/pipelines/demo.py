@@ -19,7 +19,6 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -119,7 +118,6 @@ def _count_words(running: ExitStack, broker: subprocess.Popen[bytes], address: s
     click.echo(
         f"Sentences go to the topic {WORDS}, counts for each {WINDOW_MS // 1000} s to {COUNTS}. Spark is starting."
     )
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     running.enter_context(_generator(address))
     log = cache_dir() / "demo-spark.log"
     with _errors_to(log):

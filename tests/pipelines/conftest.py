@@ -20,14 +20,10 @@ TIMEOUT_S = 300
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark warns of a pandas that it does not know yet with every function that it is given, and takes its time."""
+    """Spark takes its time."""
     for item in items:
-        if HERE in item.path.parents:
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(TIMEOUT_S))
-            item.add_marker(
-                pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-            )
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+import warnings
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +56,13 @@ def test_an_operators_own_logging_stays(monkeypatch: pytest.MonkeyPatch) -> None
     assert "log4j2.properties" in str(defaults("local[*]")["spark.driver.extraJavaOptions"])
     monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
     assert "spark.driver.extraJavaOptions" not in defaults("local[*]")
+
+
+def test_spark_takes_the_pandas_of_the_extra_without_a_warning() -> None:
+    from pyspark.sql.pandas.utils import require_minimum_pandas_version
+
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "pandas>=2.2,<3" in project["optional-dependencies"]["spark"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        require_minimum_pandas_version()
