@@ -1,8 +1,9 @@
 """`ottla pipeline`: run pipelines of YAML and Python files, look at those that run, and stop them.
 
-Promises: only `run` loads Spark; everything else answers at once. What is wrong with a file is a line each, with the
-file and the line in front, as compilers write it. A pipeline that fails, or a name that is not there, is one line and
-exit code 1. Ctrl-C, SIGTERM and `stop` all end a run after the micro-batch that is being written.
+Promises: only `run` loads Spark, and only a file with SQL makes `validate` start Spark's parser; everything else
+answers at once. What is wrong with a file is a line each, with the file and the line in front, as compilers write it. A
+pipeline that fails, or a name that is not there, is one line and exit code 1. Ctrl-C, SIGTERM and `stop` all end a run
+after the micro-batch that is being written.
 """
 
 from __future__ import annotations
@@ -85,21 +86,29 @@ def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def run(file: str, master: str | None, once: bool, quiet: bool, output: str) -> None:
     """Run the pipeline that FILE describes, until it is stopped."""
     from ottla.pipelines.connect import load
+    from ottla.pipelines.connect.runner import PipelineFailed
     from ottla.pipelines.connect.runner import run as run_pipeline
+    from ottla.pipelines.connect.state import Home
 
     pipeline = load(file)
+    home = Home(pipeline.name)
     asked = _Asked()
     screen = _Screen(pipeline, output=output, is_quiet=quiet)
     screen.begin()
-    state = run_pipeline(
-        pipeline,
-        master=master,
-        once=once,
-        file=file,
-        on_batch=screen.batch,
-        on_ready=screen.ready,
-        is_asked_to_stop=asked,
-    )
+    try:
+        state = run_pipeline(
+            pipeline,
+            master=master,
+            once=once,
+            home=home,
+            file=file,
+            on_batch=screen.batch,
+            on_ready=screen.ready,
+            is_asked_to_stop=asked,
+        )
+    except PipelineFailed:
+        click.echo(f"All that was said of this failure is in {home.failure}", err=True)
+        raise
     screen.end(state)
 
 
@@ -112,6 +121,7 @@ def validate(file: str, output: str) -> None:
 
     try:
         pipeline = load(file)
+        _check_sql(pipeline)
     except SpecError as error:
         if output == "json":
             print_json({"valid": False, "problems": [asdict(problem) for problem in error.problems]})
@@ -121,6 +131,20 @@ def validate(file: str, output: str) -> None:
         print_json({"valid": True, "name": pipeline.name, "problems": []})
     else:
         click.echo(f"{file}: {pipeline.name} is right: {_path(pipeline)}")
+
+
+def _check_sql(pipeline: Pipeline) -> None:
+    from ottla.pipelines.connect.sql_check import check
+    from ottla.pipelines.errors import MissingDependency
+
+    def note(count: int) -> None:
+        texts = "one text" if count == 1 else f"{count} texts"
+        click.echo(f"Spark's parser is started to check {texts} of SQL ...", err=True)
+
+    try:
+        check(pipeline, note)
+    except MissingDependency as missing:
+        click.echo(f"The SQL of the file was not checked: {missing}", err=True)
 
 
 @command.command(name="list")

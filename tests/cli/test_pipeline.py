@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from ottla.cli.main import main
 from ottla.pipelines.connect.state import Home, State
+from ottla.pipelines.errors import MissingDependency
+from ottla.pipelines.java import find_java
 from tests.cli.test_first_answers import answer
 
 YAML = """\
@@ -62,6 +64,62 @@ def test_a_file_that_is_right_is_told_and_one_that_is_not_has_lines(tmp_path: Pa
     assert done.exit_code == 1
     assert [problem["line"] for problem in json.loads(done.output)["problems"]] == [4, 5]
     assert ottla("run", str(file)).exit_code == 1, "a file that is wrong is not run"
+
+
+WRONG_SQL = """\
+name: orders
+source:
+  type: json
+  path: in
+  schema: "id BIGNT card"
+transforms:
+  - filter: {where: "id > 3 AND name RLIKE '^a'"}
+  - filter:
+      where: "id >> > 3"
+  - cast: {fields: {id: NUMBERISH}}
+  - insert: {field: twice, sql: "id * 2"}
+sink: {type: csv, path: out}
+"""
+
+
+def test_sql_that_spark_cannot_parse_is_told_with_its_line(tmp_path: Path) -> None:
+    find_java_or_skip()
+    file = tmp_path / "orders.yaml"
+    file.write_text(WRONG_SQL)
+    done = ottla("validate", str(file))
+    assert done.exit_code == 1
+    assert done.output.splitlines() == [
+        "Spark's parser is started to check 5 texts of SQL ...",
+        f"{file}:5: source.schema: [PARSE_SYNTAX_ERROR] Syntax error at or near 'card': extra input 'card'. "
+        "(line 1, pos 9)",
+        f"{file}:9: transforms[1].filter.where: [PARSE_SYNTAX_ERROR] Syntax error at or near '>'. (line 1, pos 6)",
+        f'{file}:10: transforms[2].cast.fields.id: [UNSUPPORTED_DATATYPE] Unsupported data type "NUMBERISH". '
+        "(line 1, pos 0)",
+    ]
+
+
+def test_without_a_java_the_sql_is_said_to_be_unchecked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_java() -> None:
+        raise MissingDependency("there is no Java here")
+
+    monkeypatch.setattr("ottla.pipelines.java.find_java", find_java)
+    file = tmp_path / "orders.yaml"
+    file.write_text(YAML.replace("drop: {fields: id}", "filter: {where: id > 3}"))
+    done = ottla("validate", str(file))
+    assert (done.exit_code, done.output.splitlines()[1:]) == (
+        0,
+        [
+            "The SQL of the file was not checked: there is no Java here",
+            f"{file}: orders is right: json -> filter -> csv",
+        ],
+    )
+
+
+def find_java_or_skip() -> None:
+    try:
+        find_java()
+    except MissingDependency as missing:
+        pytest.skip(str(missing))
 
 
 def test_pipelines_are_listed_and_shown_in_aligned_columns(data_home: Path) -> None:
@@ -122,11 +180,44 @@ def test_a_mistake_is_one_line(data_home: Path, arguments: list[str], line: str)
     assert (done.exit_code, done.output) == (1, line + "\n")
 
 
+def test_a_schema_of_names_and_types_is_right_without_spark(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(YAML)
+    code, shown, _, loaded = answer("pipeline", "validate", str(file))
+    assert (code, shown) == (0, f"{file}: orders is right: json -> drop -> csv\n")
+    assert not (HEAVY | {"py4j"}) & loaded
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["list"], ["status"], ["validate", "no.yaml"]])
 def test_only_a_run_loads_spark(arguments: list[str]) -> None:
     _, shown, complaints, loaded = answer("pipeline", *arguments)
     assert shown or "no.yaml: cannot be read" in complaints
     assert not HEAVY & loaded
+
+
+def test_brokers_that_do_not_answer_are_told_before_spark_is_started(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(
+        "name: orders\n"
+        "source: {type: json, path: in, schema: id BIGINT}\n"
+        "sink:\n"
+        "  type: topic\n"
+        "  topic: orders\n"
+        "  bootstrap.servers: 127.0.0.1:1\n"
+        "errors: dead-letter\n"
+        "dead-letter:\n"
+        "  topic: dead\n"
+        "  bootstrap.servers: 127.0.0.1:2\n"
+    )
+    code, _, complaints, loaded = answer("pipeline", "run", str(file))
+    assert code == 1
+    lines = complaints.splitlines()
+    for line, at, place, port in zip(lines, (6, 10), ("sink", "dead-letter"), (1, 2), strict=True):
+        assert line.startswith(
+            f"{file}:{at}: {place}.bootstrap.servers: no broker answers at 127.0.0.1:{port} (no connection to "
+        )
+        assert line.endswith("): start the brokers, or correct bootstrap.servers")
+    assert "pyspark" not in loaded
 
 
 def test_names_of_pipelines_are_completed(data_home: Path) -> None:

@@ -179,6 +179,8 @@ def _find_module(name: str, directory: str) -> Path | None:
     beside = _file_of(name, [directory])
     if beside is not None:
         return beside
+    if name in sys.modules:
+        return _source(getattr(sys.modules[name], "__file__", None))
     first, *steps = name.split(".")
     try:
         spec = importlib.util.find_spec(first)
@@ -191,8 +193,12 @@ def _find_module(name: str, directory: str) -> Path | None:
         whole = f"{whole}.{step}"
         spec = importlib.machinery.PathFinder.find_spec(whole, spec.submodule_search_locations or [])
     if spec is None:
-        raise FunctionError(f"there is no module {name}, neither beside the file in {directory} nor installed")
-    return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+        raise FunctionError(f"there is no module {name}, neither beside the pipeline's file nor installed")
+    return _source(spec.origin)
+
+
+def _source(file: str | None) -> Path | None:
+    return Path(file) if file is not None and file.endswith(".py") else None
 
 
 def _parsed(path: Path) -> ast.Module:

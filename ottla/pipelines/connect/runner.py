@@ -2,22 +2,24 @@
 
 Promises: a pipeline of one name runs once on a machine; a stop, asked for by the control file or a signal, waits for
 the micro-batch that runs; when one of its queries fails, the others are stopped and the pipeline fails with one line
-that says why. Called by `ottla pipeline run` and from Python.
+that says why, and whose whole story is in `Home.failure`. Called by `ottla pipeline run` and from Python.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.pipelines.connect.contact import require_brokers
 from ottla.pipelines.connect.http_in import HttpIn, Spool
 from ottla.pipelines.connect.progress import Batch, batch_of
+from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.spec import AVAILABLE_NOW, Pipeline, interval_s
 from ottla.pipelines.connect.state import Home, State, born
 from ottla.pipelines.errors import PipelineError
@@ -32,16 +34,6 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 STOP_TIMEOUT_S = 300.0
 """How long a stop waits for the micro-batch that runs, before it is interrupted and left for the next run."""
-
-
-_CAUSES = [
-    re.compile(r"BAD_RECORD (.*)"),
-    re.compile(r"^ottla\.pipelines\.[\w.]+: (.*)"),
-    re.compile(r"^(ottla\.[\w.]+: .*)"),
-    re.compile(r"(?:Caused by: )?(java\.sql\.\w+: .*)"),
-]
-"""What to look for in Spark's words, the best first."""
-_SQLSTATE = re.compile(r" SQLSTATE: \w+$")
 
 
 class PipelineFailed(PipelineError):
@@ -72,6 +64,8 @@ def run(
         )
         home.write(state)
         stack.enter_context(_told(home, state))
+        if spark is None or getattr(spark, "_jvm", None) is not None:  # over Spark Connect the driver is elsewhere
+            require_brokers(pipeline)
         if spark is None:
             spark = stack.enter_context(_own_session(pipeline, master))
         elif pipeline.spark:
@@ -103,11 +97,13 @@ def _spark_in_one_line() -> Iterator[None]:
 
 @contextmanager
 def _told(home: Home, state: State) -> Iterator[None]:
-    """What comes of the run is the last thing that its state says."""
+    """What comes of the run is the last thing that its state says; all that was said of a failure is in a file."""
+    home.failure.unlink(missing_ok=True)
     try:
         yield
     except BaseException as error:
         state.status, state.error = "failed", str(error) or type(error).__name__
+        home.failure.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         raise
     finally:
         state.jvm_pid = state.jvm_born = None
@@ -277,15 +273,3 @@ def stop_after_batch(query: StreamingQuery, deadline: float) -> None:
 def _last(query: StreamingQuery) -> str | None:
     progress = query.lastProgress
     return None if progress is None else str(progress["timestamp"])
-
-
-def reason(text: str) -> str:
-    """The line that says why, out of all that Spark says."""
-    said = text.partition("=== Streaming Query ===")[0]  # what follows is the plan, with our own words in it
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    for pattern in _CAUSES:
-        for line in lines:
-            found = pattern.search(line)
-            if found:
-                return _SQLSTATE.sub("", found.group(1))
-    return _SQLSTATE.sub("", lines[0]) if lines else "Spark did not say why"

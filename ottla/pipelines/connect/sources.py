@@ -15,8 +15,9 @@ from pyspark.sql import types as T
 
 from ottla.pipelines.connect import record, values
 from ottla.pipelines.connect.packages import require_format
+from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.record import META, VALUE_CONVERTER
-from ottla.pipelines.connect.transforms import in_spark_words, parsed_schema
+from ottla.pipelines.connect.transforms import parsed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -57,7 +58,7 @@ def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> D
                 require_format(spark, "iceberg")
                 return _with_meta(spark.readStream.format("iceberg").load(source.options["table"]))
     except PySparkException as error:
-        raise pipeline.wrong(("source",), in_spark_words(error)) from None
+        raise pipeline.wrong(("source",), reason(str(error))) from None
 
 
 def _topic(spark: SparkSession, pipeline: Pipeline) -> DataFrame:

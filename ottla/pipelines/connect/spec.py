@@ -12,11 +12,12 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from ottla.pipelines.connect import functions
 from ottla.pipelines.connect.errors import Problem, SpecError, listed, nearest
 from ottla.pipelines.connect.kinds import (
     BY_SCHEMA,
@@ -42,7 +43,7 @@ GROWS_BY = ("incrementing", "timestamp")
 """Options of a source `jdbc` that make a stream of it; without them it ends, and the pipeline is done."""
 TOP = ("name", "source", "transforms", "sink", "errors", "dead-letter", "trigger", "checkpoint", "spark")
 
-Function = Callable[..., Any]
+Function = functions.Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,15 @@ class DeadLetter:
 
     topic: str
     servers: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A text of the file that Spark parses."""
+
+    kind: Literal["schema", "type", "expression"]
+    text: str
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +183,20 @@ class Pipeline:
             raise self.wrong(place, f"{path} is no Avro schema, which is JSON: {error}") from None
         return text
 
+    def sql(self) -> list[Sql]:
+        """All that Spark parses, in the order of the file."""
+        return [*_sql(self.source, ("source",))] + [
+            sql for index, part in enumerate(self.transforms) for sql in _sql(part, ("transforms", index, part.kind))
+        ]
+
     def _with_its_files(self) -> Pipeline:
         """The pipeline itself, after a look at the files that it names."""
         problems = []
+        for index, part in enumerate(self.transforms):
+            if part.function is None and "function" in part.options:
+                problem = functions.problem(part.options["function"], self.directory)
+                if problem is not None:
+                    problems += self.wrong(("transforms", index, part.kind, "function"), problem).problems
         for role in ("source", "sink"):
             try:
                 self.schema_file(role)
@@ -188,6 +209,18 @@ class Pipeline:
     def wrong(self, place: Place, message: str) -> SpecError:
         """A mistake that only Spark could see, at its line in the file."""
         return SpecError([self._lines.problem(place, f"{spelled(place)}: {message}")])
+
+
+def _sql(part: Part, place: Place) -> Iterator[Sql]:
+    """What Spark parses of the options of a part."""
+    if part.kind == "cast":
+        for name, type_ in part.options["fields"].items():
+            yield Sql("type", type_, (*place, "fields", name))
+    if "schema" in part.options:
+        yield Sql("schema", part.options["schema"], (*place, "schema"))
+    for name in ("sql", "where"):
+        if name in part.options:
+            yield Sql("expression", part.options[name], (*place, name))
 
 
 def load(file: str | Path) -> Pipeline:
@@ -208,7 +241,9 @@ def load(file: str | Path) -> Pipeline:
 def _from_python(path: Path, text: str) -> Pipeline:
     """Run the file; what it raises is told with the line it was raised on."""
     names: dict[str, object] = {"__name__": "ottla_pipeline", "__file__": str(path)}
-    sys.path.insert(0, str(path.resolve().parent))  # as for a script: it may import what stands beside it, when it runs as well
+    sys.path.insert(
+        0, str(path.resolve().parent)
+    )  # as for a script: it may import what stands beside it, when it runs as well
     try:
         exec(compile(text, str(path), "exec"), names)
     except SpecError as error:

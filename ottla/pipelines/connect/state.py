@@ -3,6 +3,7 @@
     <home>/<name>/lock        held while it runs, so that a pipeline runs once
     <home>/<name>/state.json  what it last said of itself, replaced as a whole
     <home>/<name>/stop        somebody asks it to stop
+    <home>/<name>/failure.log all that was said when the last run failed
     <home>/<name>/checkpoint  Spark's, unless the file names another place
 
 Promises: who holds the lock is running and who does not is not, whatever the state file says: a lock goes with its
@@ -81,6 +82,11 @@ class Home:
     def spool(self) -> Path:
         """Where a source `http` keeps what it has taken."""
         return self.path / "spool"
+
+    @property
+    def failure(self) -> Path:
+        """What the last run failed with: every traceback, and all that Spark said. Gone when the next one starts."""
+        return self.path / "failure.log"
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -8,8 +8,10 @@ other conditions are Spark SQL as it is: an expression that raises there stops t
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from functools import reduce
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -18,9 +20,11 @@ from pyspark.sql import types as T
 
 from ottla.pipelines.connect import functions, record
 from ottla.pipelines.connect.errors import SpecError, nearest
+from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.record import META, TRANSFORMATION
 from ottla.pipelines.connect.spec import Part, Pipeline
 from ottla.pipelines.connect.yaml_file import Path as Place
+from ottla.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,9 +39,9 @@ def apply(df: DataFrame, pipeline: Pipeline) -> DataFrame:
         step = Step(df, part, pipeline, ("transforms", index, part.kind), called.get(index))
         try:
             df = _BY_NAME[part.kind](step)
-        except PySparkException as error:
+        except (PySparkException, PicklingError) as error:
             # Spark's own words for a type or an expression that is not one, at the line that has it.
-            raise step.wrong(in_spark_words(error)) from None
+            raise step.wrong(reason(str(error))) from error
     return df
 
 
@@ -57,11 +61,6 @@ def _functions(spark: SparkSession, pipeline: Pipeline) -> dict[int, functions.F
             references.append(reference)
     functions.send(spark, references, pipeline.file)
     return found
-
-
-def in_spark_words(error: PySparkException) -> str:
-    """The first line of what Spark says: the rest is the plan."""
-    return (str(error.getMessage() or error).strip().splitlines() or [type(error).__name__])[0]
 
 
 class Step:
@@ -319,7 +318,12 @@ class _Call:
 
 
 def dataframe(step: Step) -> DataFrame:
-    made: DataFrame = step.function(step.df)
+    try:
+        made: DataFrame = step.function(step.df)
+    except PySparkException:
+        raise
+    except Exception as error:  # the function is the user's, and so is whatever it raises
+        raise step.wrong(f"{step.options['function']} raised {reason(traceback.format_exc())}") from error
     kept = META in getattr(made, "columns", ()) and made.schema[META].dataType == step.df.schema[META].dataType
     if not kept:
         raise step.wrong(f"the function has to return a DataFrame with the column {META} as it was")
@@ -329,7 +333,8 @@ def dataframe(step: Step) -> DataFrame:
 def parsed_schema(text: str) -> T.StructType:
     """Fields as Spark writes them: `id BIGINT, name STRING`."""
     found = T.StructType.fromDDL(text)
-    assert isinstance(found, T.StructType), "a list of fields is a struct"
+    if not isinstance(found, T.StructType):
+        raise PipelineError(f"a schema is a list of fields such as `id BIGINT, name STRING`, and not a type: {text}")
     return found
 
 

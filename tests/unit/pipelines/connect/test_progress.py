@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ottla.pipelines.connect.progress import Batch, batch_of
-from ottla.pipelines.connect.runner import reason
 
 REPORT = {
     "batchId": 12,
@@ -26,11 +25,3 @@ def test_what_spark_does_not_tell_is_left_out() -> None:
     batch = batch_of({"batchId": 0, "inputRowsPerSecond": "NaN", "sources": [{"endOffset": {"logOffset": 1}}]})
     assert batch == Batch(0, 0, 0.0, 0.0, None, 0, None)
     assert batch.line == "batch 0 | 0 records | in 0/s | out 0/s | 0 ms"
-
-
-def test_the_reason_is_found_among_all_that_spark_says() -> None:
-    text = "[STREAM_FAILED] Query x\n  at org.apache\norg.apache.X: BAD_RECORD t-0@7: json: not JSON (DataException).\n"
-    assert reason(text) == "t-0@7: json: not JSON (DataException)."
-    assert reason("a\nottla.pipelines.errors.PipelineError: no topic: set one\nb") == "no topic: set one"
-    assert reason("[X] first\nsecond") == "[X] first"
-    assert reason("") == "Spark did not say why"

@@ -303,6 +303,33 @@ def test_a_variable_of_the_environment_stands_for_itself(tmp_path: Path, monkeyp
     assert pipeline.sink.options["path"] == "/mnt/lake/orders"
 
 
+def test_a_function_has_to_be_there(tmp_path: Path) -> None:
+    written(tmp_path, "from os.path import join\n\ndef clean(record):\n    return record\n", "clean.py")
+    written(tmp_path, "def clean(record)\n    return record\n", "broken.py")
+    written(tmp_path, "from os.path import *\n", "starred.py")
+    wrong = {
+        "clean.py:clean": None,
+        "clean:clean": None,
+        "clean:join": None,
+        "starred:join": None,
+        "os.path:join": None,
+        "xml.dom.minidom:parse": None,
+        "clean.py:claen": f"{tmp_path}/clean.py has no function claen: did you mean clean?",
+        "none.py:clean": f"there is no file {tmp_path}/none.py",
+        "broken.py:clean": f"{tmp_path}/broken.py:1: not Python: expected ':'",
+        "no_such.module:f": "there is no module no_such.module, neither beside the pipeline's file nor installed",
+        "clean": "a function is module:function or file.py:function, and not clean",
+    }
+    lines = [f'  - python: {{function: "{function}"}}\n' for function in wrong]
+    with pytest.raises(SpecError) as caught:
+        load(written(tmp_path, RIGHT.replace("  - mask: {fields: card}\n", "".join(lines))))
+    assert [(problem.line, problem.message) for problem in caught.value.problems] == [
+        (9 + index, f"transforms[{index}].python.function: {message}")
+        for index, message in enumerate(wrong.values())
+        if message is not None
+    ]
+
+
 def test_a_file_that_is_not_there_or_not_a_map_is_told(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"none\.yaml: cannot be read: No such file or directory"):
         load(tmp_path / "none.yaml")
