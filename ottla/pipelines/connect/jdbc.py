@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines.connect.errors import nearest
+from ottla.pipelines.connect.packages import require_driver
 from ottla.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ottla.pipelines.connect.spec import Part
 
 MARKS = "ottla_pipelines"
+SQLITE = "jdbc:sqlite:"
+"""A database with one writer at a time."""
 
 
 class JdbcTable:
@@ -47,6 +50,9 @@ class JdbcTable:
                 self._run(connection, f"INSERT INTO {MARKS} (query, batch) VALUES ('{query}', -1)")
             elif mark >= batch:
                 return
+            self._make_staging(connection)
+        if self._url.startswith(SQLITE):
+            df = df.coalesce(1)  # tasks beside each other would find the database locked
         df.write.jdbc(self._url, self._staging, mode="overwrite", properties=self._properties)
         with closing(self._connect(spark)) as connection:
             connection.setAutoCommit(False)
@@ -56,6 +62,20 @@ class JdbcTable:
             except BaseException:
                 connection.rollback()
                 raise
+
+    def _make_staging(self, connection: Any) -> None:
+        """Make the staging table where there is none; Spark replaces it by one with the micro-batch's columns.
+
+        Spark looks for a table by reading it, and takes the refusal for "there is none" only of databases that it has a
+        dialect for. SQLite is not among them.
+        """
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            with closing(connection.createStatement()) as statement:
+                statement.executeQuery(f"SELECT 1 FROM {self._staging} WHERE 1 = 0").close()
+        except Py4JJavaError:
+            self._run(connection, f"CREATE TABLE {self._staging} (ottla INTEGER)")
 
     def _take_over(self, connection: Any, columns: list[str], query: str, batch: int) -> None:
         # The mark goes first: a driver that was taken for dead waits here for the row, and then finds itself late.
@@ -100,8 +120,8 @@ class JdbcTable:
         jvm = getattr(spark, "_jvm", None)
         if jvm is None:
             raise PipelineError("a sink jdbc needs a Spark that runs here, and not one over Spark Connect")
+        require_driver(spark, self._properties["driver"])
         try:
-            jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(self._properties["driver"])
             properties = jvm.java.util.Properties()
             for name in ("user", "password"):
                 if name in self._properties:

@@ -85,6 +85,35 @@ def require_format(spark: SparkSession, name: str) -> None:
         # It is there, and has said what it thinks of the name.
 
 
+DRIVERS = {
+    "com.mysql.cj.jdbc.Driver": "com.mysql:mysql-connector-j",
+    "com.microsoft.sqlserver.jdbc.SQLServerDriver": "com.microsoft.sqlserver:mssql-jdbc",
+    "oracle.jdbc.OracleDriver": "com.oracle.database.jdbc:ojdbc17",
+    "org.h2.Driver": "com.h2database:h2",
+    "org.mariadb.jdbc.Driver": "org.mariadb.jdbc:mariadb-java-client",
+    "org.postgresql.Driver": "org.postgresql:postgresql",
+    "org.sqlite.JDBC": "org.xerial:sqlite-jdbc",
+}
+"""The packages that have the drivers of well-known databases."""
+
+
+def require_driver(spark: SparkSession, driver: str) -> None:
+    """One line where Spark has no such driver; over Spark Connect only its server knows."""
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return
+    try:
+        jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(driver)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() != "java.lang.ClassNotFoundException":
+            raise
+        package = DRIVERS.get(driver, "group:artifact")
+        raise MissingDependency(
+            f"Spark has no driver {driver}: "
+            f'`spark: {{spark.jars.packages: "{package}:VERSION"}}` in the file fetches it'
+        ) from None
+
+
 def _jar_of(spark: SparkSession, entry: str) -> str | None:
     """The file that a class would be loaded from; None without the class, or over Spark Connect."""
     jvm = getattr(spark, "_jvm", None)

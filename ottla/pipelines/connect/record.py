@@ -127,10 +127,10 @@ def _told() -> Column:
 
 def dead_letters(bad: DataFrame, pipeline: str, topic: str) -> DataFrame:
     """Bad records as they were, with their errors as headers."""
-    return bad.select(*(column.alias(name) for name, column in dead_letter_columns(bad, pipeline, topic).items()))
+    return bad.select(*(column.alias(name) for name, column in dead_letter_columns(pipeline, topic).items()))
 
 
-def dead_letter_columns(df: DataFrame, pipeline: str, topic: str) -> dict[str, Column]:
+def dead_letter_columns(pipeline: str, topic: str) -> dict[str, Column]:
     """Topic, key, value and headers of a dead letter."""
     found = of("error")
     said = {
@@ -146,9 +146,7 @@ def dead_letter_columns(df: DataFrame, pipeline: str, topic: str) -> dict[str, C
     added = [_header(PREFIX + name, value) for name, value in said.items()]
     added.append(_header("__ottla.errors.file", of("file")))
     ours = F.filter(F.array(*added), lambda header: header.getField("value").isNotNull())
-    # A record of a file has no bytes of its own: its fields are its value.
-    written = F.to_json(F.struct(*map(field, names(df)))).cast("binary")
-    value = F.when(of("is_tombstone"), F.lit(None)).otherwise(F.coalesce(of("value"), written))
+    value = F.when(~F.coalesce(of("is_tombstone"), F.lit(False)), of("value"))
     headers = F.concat(F.coalesce(of("headers"), F.array().cast(HEADERS_TYPE)), ours).cast(HEADERS_TYPE)
     return {"topic": F.lit(topic), "key": of("key"), "value": value, "headers": headers}
 

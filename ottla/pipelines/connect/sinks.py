@@ -107,7 +107,7 @@ def _good_and_bad(df: DataFrame, pipeline: Pipeline) -> Outcome:
     assert pipeline.dead_letter is not None, "there are dead letters"
     options = _topic_options(pipeline.sink)
     good = _row_columns(df, pipeline)
-    bad = record.dead_letter_columns(df, pipeline.name, pipeline.dead_letter.topic)
+    bad = record.dead_letter_columns(pipeline.name, pipeline.dead_letter.topic)
     rows = df.select(
         record.is_good().alias("__ottla_good"),
         *(F.when(record.is_good(), good[name]).otherwise(bad[name]).alias(name) for name in good),

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ottla.pipelines.connect import record, values
-from ottla.pipelines.connect.packages import require_format
+from ottla.pipelines.connect.packages import require_driver, require_format
 from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.record import META, VALUE_CONVERTER
 from ottla.pipelines.connect.transforms import parsed_schema
@@ -41,22 +41,26 @@ def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> D
                 assert spool is not None, "the runner has started the server"
                 return _lines(_spooled(spark, spool), source)
             case "text":
-                return _files(spark, source, "text").select("value", _of_file())
+                return _texts(_files(spark, source, "text"))
             case "csv":
-                return _csv(spark, source)
+                return _csv(spark, pipeline)
             case "parquet":
                 schema = parsed_schema(source.options["schema"])
-                return _files(spark, source, "parquet", schema).select(*schema.fieldNames(), _of_file())
+                df = _files(spark, source, "parquet", schema)
+                kept = _kept(schema.fieldNames(), pipeline)
+                return df.select(
+                    *schema.fieldNames(), record.meta(file=F.col("_metadata.file_path"), value=kept).alias(META)
+                )
             case "jdbc":
                 table = jdbc_reader(spark, source).load()
-                return _with_meta(table if spool is None else _grown(spark, spool, table.schema))
+                return _with_meta(table if spool is None else _grown(spark, spool, table.schema), pipeline)
             case "delta":
                 require_format(spark, "delta")
-                return _with_meta(spark.readStream.format("delta").load(source.options["path"]))
+                return _with_meta(spark.readStream.format("delta").load(source.options["path"]), pipeline)
             case kind:
                 assert kind == "iceberg", f"{kind} is in the table of sources and not here"
                 require_format(spark, "iceberg")
-                return _with_meta(spark.readStream.format("iceberg").load(source.options["table"]))
+                return _with_meta(spark.readStream.format("iceberg").load(source.options["table"]), pipeline)
     except PySparkException as error:
         raise pipeline.wrong(("source",), reason(str(error))) from None
 
@@ -106,7 +110,7 @@ def _topic(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
 def _lines(df: DataFrame, source: Part) -> DataFrame:
     """Lines of text as the records that they say."""
     if source.options.get("value") == "string":
-        return df.select("value", _of_file())
+        return _texts(df)
     value = F.col("value")
     whole = df.select(record.meta(file=F.col("_metadata.file_path"), value=value.cast("binary")).alias(META))
     return _json(whole, record.of("value").cast("string"), parsed_schema(source.options["schema"]))
@@ -155,10 +159,12 @@ def _files(spark: SparkSession, source: Part, format_: str, schema: T.StructType
     return reader.load(source.options["path"])
 
 
-def _csv(spark: SparkSession, source: Part) -> DataFrame:
+def _csv(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    source = pipeline.source
     schema = parsed_schema(source.options["schema"])
     wanted = T.StructType([*schema.fields, T.StructField(CORRUPT, T.StringType())])
-    origin = record.meta(file=F.col("_metadata.file_path"), value=F.col(CORRUPT).cast("binary"))
+    value = F.coalesce(F.col(CORRUPT).cast("binary"), _kept(schema.fieldNames(), pipeline))
+    origin = record.meta(file=F.col("_metadata.file_path"), value=value)
     df = _files(spark, source, "csv", wanted).withColumn(META, origin)
     df = record.failed(
         df, F.col(CORRUPT).isNotNull(),
@@ -183,6 +189,7 @@ def _emptied(reader: DataStreamReader) -> DataStreamReader:
 def jdbc_reader(spark: SparkSession, source: Part, table: str | None = None) -> DataFrameReader:
     """Reads the table or the query of a source `jdbc`, or another table in its place."""
     options = source.options
+    require_driver(spark, options["driver"])
     reader = spark.read.format("jdbc").option("url", options["url"])
     names = {"driver": "driver", "user": "user", "password": "password", "fetch-size": "fetchsize"}
     if table is None:
@@ -195,9 +202,20 @@ def jdbc_reader(spark: SparkSession, source: Part, table: str | None = None) -> 
     return reader
 
 
-def _with_meta(df: DataFrame) -> DataFrame:
-    return df.withColumn(META, record.meta())
+def _with_meta(df: DataFrame, pipeline: Pipeline) -> DataFrame:
+    return df.withColumn(META, record.meta(value=_kept(df.columns, pipeline)))
 
 
-def _of_file() -> Column:
-    return record.meta(file=F.col("_metadata.file_path")).alias(META)
+def _texts(df: DataFrame) -> DataFrame:
+    """Lines of text as records of the one field `value`."""
+    return df.select("value", record.meta(file=F.col("_metadata.file_path"), value=F.col("value")).alias(META))
+
+
+def _kept(names: list[str], pipeline: Pipeline) -> Column:
+    """The value of a dead letter whose source has columns and no bytes: the fields as they were read, as JSON.
+
+    They are kept from the beginning: a transform that fails leaves nulls where it failed.
+    """
+    if pipeline.errors != "dead-letter":
+        return F.lit(None).cast("binary")
+    return F.to_json(F.struct(*map(record.field, names)), {"ignoreNullFields": "false"}).cast("binary")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import closing
@@ -327,10 +328,64 @@ def test_a_format_without_its_package_is_one_line(spark: SparkSession, tmp_path:
         once(pipeline, spark, tmp_path)
 
 
-def h2(spark: SparkSession) -> None:
-    """H2, a database in Java, within reach of the session."""
-    for jar in Path(jars("h2-2.3.232", ("com.h2database", "h2", "2.3.232"))).parent.glob("*.jar"):
+def refuse(record: dict[str, Any]) -> dict[str, Any] | None:
+    if record["id"] == 2:
+        raise ValueError("two is not allowed")
+    return record
+
+
+def test_the_dead_letter_of_a_line_has_the_fields_that_were_read(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """A line of a CSV file has no bytes of its own, and a function that raises leaves no fields."""
+    letters = cluster.create_topic(new_topic("letters"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id,amount,note\n1,1.5,a\n2,2.5,\n3,x,c\nseven,1,d\n")
+    pipeline = Pipeline(
+        "lines",
+        source={"type": "csv", "path": str(tmp_path / "in"), "schema": "id BIGINT, amount STRING, note STRING"},
+        transforms=[{"cast": {"fields": {"amount": "DOUBLE"}}}, refuse],
+        sink={"type": "json", "path": str(tmp_path / "out")},
+        errors="dead-letter",
+        dead_letter={"topic": letters, "bootstrap.servers": cluster.bootstrap_servers},
+    )
+    assert once(pipeline, spark, tmp_path).bad == 3
+    assert sorted(record.value or b"" for record in received(cluster.bootstrap_servers, letters, 3)) == [
+        b"seven,1,d",
+        b'{"id":2,"amount":"2.5","note":null}',
+        b'{"id":3,"amount":"x","note":"c"}',
+    ]
+
+
+def test_a_database_without_its_driver_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    database = {
+        "type": "jdbc",
+        "url": "jdbc:postgresql://nowhere/shop",
+        "driver": "org.postgresql.Driver",
+        "table": "t",
+    }
+    file = {"type": "json", "path": str(tmp_path)}
+    for pipeline in (
+        Pipeline("from-table", source=database, sink=file),
+        Pipeline("to-table", source={**file, "schema": "id BIGINT"}, sink=database),
+    ):
+        with pytest.raises(MissingDependency) as caught:
+            once(pipeline, spark, tmp_path)
+        assert str(caught.value) == (
+            "Spark has no driver org.postgresql.Driver: "
+            '`spark: {spark.jars.packages: "org.postgresql:postgresql:VERSION"}` in the file fetches it'
+        )
+
+
+def add_driver(spark: SparkSession, group: str, artifact: str, version: str) -> None:
+    """The driver of a database, within reach of the session."""
+    for jar in Path(jars(f"{artifact}-{version}", (group, artifact, version))).parent.glob("*.jar"):
         spark.sql(f"ADD JAR '{jar}'")
+
+
+def h2(spark: SparkSession) -> None:
+    """H2, a database in Java."""
+    add_driver(spark, "com.h2database", "h2", "2.3.232")
 
 
 @pytest.mark.java
@@ -371,3 +426,38 @@ def test_a_table_gets_each_micro_batch_once_and_is_read_back(
     )
     with pytest.raises(PipelineError, match="the table orders has no column nam: "):
         once(wrong, spark, tmp_path)
+
+
+@pytest.mark.java
+def test_sqlite_gets_each_micro_batch_once_and_says_why_it_refuses_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark has no dialect for SQLite, which has one writer at a time; two files are two tasks here."""
+    add_driver(spark, "org.xerial", "sqlite-jdbc", "3.46.1.3")
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, name TEXT)")
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        (tmp_path / "in" / f"{number}.json").write_text(json.dumps({"id": number, "name": f"é{number}"}))
+    pipeline = Pipeline(
+        "sqlite",
+        source={"type": "json", "path": str(tmp_path / "in"), "schema": "id BIGINT, name STRING"},
+        sink={"type": "jdbc", "url": f"jdbc:sqlite:{file}", "driver": "org.sqlite.JDBC", "table": "events"},
+    )
+    once(pipeline, spark, tmp_path)
+    # As after a crash between the database's commit and Spark's own: the micro-batch is done again.
+    for path in (Home("sqlite", tmp_path).checkpoint / "main" / "commits").iterdir():
+        path.unlink()
+    (tmp_path / "in" / "4.json").write_text('{"id":4,"name":null}')
+    once(pipeline, spark, tmp_path)
+    with closing(sqlite3.connect(file)) as database:
+        rows = database.execute("SELECT id, name FROM events ORDER BY id").fetchall()
+    assert rows == [*((number, f"é{number}") for number in range(4)), (4, None)]
+
+    (tmp_path / "in" / "5.json").write_text('{"id":4,"name":"again"}')
+    with pytest.raises(PipelineFailed) as caught:
+        once(pipeline, spark, tmp_path)
+    assert str(caught.value) == (
+        "SQLiteException: [SQLITE_CONSTRAINT_PRIMARYKEY] A PRIMARY KEY constraint failed "
+        "(UNIQUE constraint failed: events.id)"
+    )
+    assert "in _take_over" in Home("sqlite", tmp_path).failure.read_text()
