@@ -258,8 +258,7 @@ class _TaskWriter:
         if tasks is not None and partition.partition % tasks != self._task.index:
             raise PipelineError(
                 f"{partition} has rows in task {self._task.index}, where to_partitions did not put them: a later step "
-                "divided the frame again. Call to_partitions as the last step, or say with already_placed that the "
-                "rows of each Kafka partition still come from one task"
+                "divided the frame again. Call to_partitions as the last step"
             )
 
     def _without_written(

@@ -47,7 +47,7 @@ def to_partitions(
 def divided(df: DataFrame, partition_count: int) -> DataFrame:
     """The frame, divided by its column `partition` into a task for each partition, and marked as placed."""
     tasks = min(partition_count, TASKS_MAX)
-    return _marked(df.repartitionById(tasks, "partition"), {TASKS: tasks})
+    return _marked(df.drop(PLACED_AT).repartitionById(tasks, "partition"), {TASKS: tasks})
 
 
 def already_placed(df: DataFrame) -> DataFrame:
@@ -64,7 +64,8 @@ def _marked(df: DataFrame, metadata: dict[str, int]) -> DataFrame:
     from pyspark.sql import functions
 
     # In a stream this is the time at which Spark planned the micro-batch; Spark keeps it for the batch's replay.
-    return df.drop(PLACED_AT).select("*", functions.current_timestamp().alias(PLACED_AT, metadata=metadata))
+    # By `select`, which is all that a flow of a declarative pipeline may do: it looks at no column of the frame.
+    return df.select("*", functions.current_timestamp().alias(PLACED_AT, metadata=metadata))
 
 
 def write_stream(

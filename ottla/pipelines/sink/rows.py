@@ -94,6 +94,10 @@ def row_shape(schema: Any, topic: str | None, *, includes_timestamp: bool = Fals
     for field in schema.fields:
         name = field.name.lower()
         if name == PLACED_AT:
+            if placed_at is not None:
+                raise PipelineError(
+                    f"the column {PLACED_AT} is there twice: call to_partitions or already_placed, once"
+                )
             if field.dataType.simpleString() != "timestamp":
                 raise PipelineError(f"the column {PLACED_AT} must be a timestamp: leave it to to_partitions")
             placed_at, tasks = field.name, (field.metadata or {}).get(TASKS)

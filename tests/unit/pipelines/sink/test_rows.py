@@ -115,5 +115,7 @@ def test_the_column_of_a_placed_frame_is_no_part_of_its_records() -> None:
     assert shape.planned_ms(pa.record_batch([["v"], times], names=["value", PLACED_AT])) == 1_700_000_000_123
     vouched = schema(value=StringType(), ottla_placed_at=TimestampType())
     assert stream_writer(STREAM, vouched).shape.tasks is None
+    with pytest.raises(PipelineError, match="ottla_placed_at is there twice"):
+        row_shape(vouched.add(PLACED_AT, TimestampType()), "t")
     with pytest.raises(PipelineError, match="ottla_placed_at must be a timestamp"):
         row_shape(schema(value=StringType(), ottla_placed_at=LongType()), "t")
