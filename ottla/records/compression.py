@@ -5,15 +5,15 @@ wrote is read, and a stream that Kafka would refuse (linked LZ4 blocks, say) is 
 log that a Java consumer could not get out. Nothing is decompressed beyond `bytes_max`.
 A codec's library is imported when that codec is first used. Called by `Batch`, `builder` and `rewrite`.
 
-Every stream is decompressed a little at a time into memory that the thread uses again for its next stream: the first
-touch of a page costs more than what is done with it afterwards, and a C library gives large blocks back at once.
+Every stream is decompressed a little at a time into memory that is used again for the next stream: the first touch of
+a page costs more than what is done with it afterwards, and a C library gives large blocks back at once.
 """
 
 from __future__ import annotations
 
 import struct
 import sys
-import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -24,7 +24,9 @@ from ottla.types import Buffer
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 """What one batch may hold, decompressed, unless the caller says otherwise. Kafka streams, so it needs no such bound."""
 KEPT_BYTES_MAX = 4 * 1024 * 1024
-"""The most that a thread keeps for its next stream: a few times what producers put into a batch, decompressed."""
+"""The largest block that is kept for the next stream: a few times what producers put into a batch, decompressed."""
+KEPT_BLOCKS_MAX = 2
+"""How many are kept: a client's loop and its helper decompress at the same time. A broker uses one."""
 STEP_BYTES = 64 * 1024
 """What is read, and what is written, in one step: an LZ4 block, and less than what `malloc` maps anew each time."""
 
@@ -64,14 +66,18 @@ def with_decompressed(codec: Codec, data: Buffer, use: Callable[[memoryview], T]
 
 
 class _Output:
-    """Where a stream is decompressed to. It takes the thread's memory and, unless that has become too large, gives it
-    back at the end."""
+    """Where a stream is decompressed to: a block that was kept, and that nobody else has meanwhile.
+
+    It is given back at the end, unless it has become too large."""
 
     __slots__ = ("_memory", "_size", "_view", "bytes_max")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self._memory = _kept.take()
+        try:
+            self._memory = _kept.pop()
+        except IndexError:
+            self._memory = bytearray()
         self._view = memoryview(self._memory)
         self._size = 0
 
@@ -106,26 +112,12 @@ class _Output:
 
     def close(self) -> None:
         self._view.release()
-        _kept.give_back(self._memory)
+        if 0 < len(self._memory) <= KEPT_BYTES_MAX:
+            _kept.append(self._memory)
 
 
-class _Kept(threading.local):
-    """What this thread keeps for its next stream. While a stream is being read that is nothing, so that another stream
-    that is read meanwhile gets memory of its own."""
-
-    def __init__(self) -> None:
-        self.memory = bytearray()
-
-    def take(self) -> bytearray:
-        memory, self.memory = self.memory, bytearray()
-        return memory
-
-    def give_back(self, memory: bytearray) -> None:
-        if len(self.memory) < len(memory) <= KEPT_BYTES_MAX:
-            self.memory = memory
-
-
-_kept = _Kept()
+_kept: deque[bytearray] = deque(maxlen=KEPT_BLOCKS_MAX)
+"""Blocks for the next streams; threads may take and give back at the same time."""
 
 
 def _corrupt(codec: Codec, reason: object) -> CorruptMessage:

@@ -6,6 +6,7 @@ import gzip
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -17,7 +18,14 @@ from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from ottla.records import LEVELS, Codec, compress, decompress
-from ottla.records.compression import KEPT_BYTES_MAX, STEP_BYTES, _kept, _zstd_library, with_decompressed
+from ottla.records.compression import (
+    KEPT_BLOCKS_MAX,
+    KEPT_BYTES_MAX,
+    STEP_BYTES,
+    _kept,
+    _zstd_library,
+    with_decompressed,
+)
 from tests.unit.records.whole_streams import whole
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -292,14 +300,14 @@ def test_a_stream_read_in_steps_gives_the_bytes_or_the_error_of_one_read_whole(c
 
 
 @pytest.mark.parametrize("codec", COMPRESSED, ids=label)
-def test_a_thread_decompresses_the_next_stream_into_the_same_memory(codec: Codec) -> None:
+def test_the_next_stream_is_decompressed_into_the_same_memory(codec: Codec) -> None:
     decompress(codec, compress(codec, TEXT))
-    memory = _kept.memory
+    memory = _kept[-1]
     assert len(TEXT) <= len(memory) <= KEPT_BYTES_MAX
     first = decompress(codec, compress(codec, TEXT))
     second = decompress(codec, compress(codec, TEXT[::-1]))
     assert (first, second) == (TEXT, TEXT[::-1])
-    assert _kept.memory is memory
+    assert _kept[-1] is memory
     memory.append(0)  # refused with a BufferError while anything has a view of it
     del memory[-1]
 
@@ -307,18 +315,18 @@ def test_a_thread_decompresses_the_next_stream_into_the_same_memory(codec: Codec
 def test_memory_that_has_become_too_large_is_not_kept() -> None:
     stream = compress(Codec.LZ4, bytes(KEPT_BYTES_MAX + 1))
     assert len(decompress(Codec.LZ4, stream)) == KEPT_BYTES_MAX + 1
-    assert len(_kept.memory) <= KEPT_BYTES_MAX
+    assert all(len(block) <= KEPT_BYTES_MAX for block in _kept)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED, ids=label)
 def test_memory_is_kept_after_a_stream_that_is_refused(codec: Codec) -> None:
     stream = compress(codec, TEXT)
     decompress(codec, stream)
-    memory = _kept.memory
+    memory = _kept[-1]
     for data, bytes_max in ((stream[:-5], 10**6), (stream, 1000)):
         with pytest.raises((CorruptMessage, MessageTooLarge)):
             decompress(codec, data, bytes_max=bytes_max)
-        assert _kept.memory is memory
+        assert _kept[-1] is memory
 
 
 def test_a_stream_that_is_read_while_another_is_in_use_has_memory_of_its_own() -> None:
@@ -329,6 +337,21 @@ def test_a_stream_that_is_read_while_another_is_in_use_has_memory_of_its_own() -
         return bytes(content)
 
     assert with_decompressed(Codec.LZ4, outer, use, bytes_max=10**6) == TEXT
+    assert len(_kept) <= KEPT_BLOCKS_MAX
+
+
+def test_threads_that_decompress_at_the_same_time_do_not_share_memory() -> None:
+    streams = [
+        (codec, compress(codec, text), text) for codec in COMPRESSED for text in (TEXT, TEXT[::-1], TEXT[:70_000])
+    ]
+
+    def read(index: int) -> bool:
+        codec, stream, text = streams[index % len(streams)]
+        return decompress(codec, stream) == text
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(20 * len(streams))))
+    assert len(_kept) <= KEPT_BLOCKS_MAX
 
 
 def test_content_that_is_kept_beyond_its_use_cannot_be_read() -> None:
