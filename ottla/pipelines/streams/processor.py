@@ -42,7 +42,7 @@ class TimeMode(enum.Enum):
     PROCESSING = "ProcessingTime"
     """The clock, as it stood when the batch began. Spark runs on without records then: `availableNow` never ends."""
     EVENT = "EventTime"
-    """The watermark: the newest timestamp seen, less the delay given."""
+    """Stream time: the greatest timestamp of the batches so far, less the delay given. No record is too old for it."""
 
 
 class Record(NamedTuple):
@@ -236,7 +236,7 @@ class KeySession:
         """When an entry that is put now expires."""
         if spec.ttl_ms is None:
             return NEVER
-        # By event time an entry lives from its record on, and the watermark is behind that.
+        # By event time an entry lives from its record on, and stream time is behind that.
         return (max(self._at_ms, self.now_ms) if self._mode is TimeMode.EVENT else self.now_ms) + spec.ttl_ms
 
     def sweep_later(self, spec: StoreSpec, expires_ms: int) -> None:
@@ -404,7 +404,7 @@ class ProcessorOperator:
     """The Spark type of the values it forwards: `struct<id: bigint, name: string>`."""
     time: TimeMode = TimeMode.NONE
     watermark_delay_ms: int = 0
-    """By event time, how long the watermark waits for records that come late."""
+    """By event time, how far timers and times to live stay behind the greatest timestamp."""
     stores: tuple[StoreSpec, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.pipelines.streams import StreamsBuilder, TopologyTestDriver
 from ottla.pipelines.streams.processor import Change, Context, Processor, ProcessorOperator, Record, TimeMode
 from ottla.pipelines.streams.stores import StoreKind, StoreSpec, serde
 from ottla.pipelines.streams.stores.memory import MemoryProcessor
@@ -136,6 +137,58 @@ def test_a_processor_on_spark_does_what_it_does_in_memory_across_a_restart(spark
                 one for one in wanted.forwarded if one.key == key
             ]
         assert last_by_key(found.changes) == last_by_key(wanted.changes)
+
+
+class Echo(Processor):
+    """Forwards each record, and has a timer fire at the time of the record of key `alarm`."""
+
+    def process(self, record: Record, context: Context) -> None:
+        context.forward(record.key, record.value)
+        if record.key == "alarm":
+            context.schedule(record.timestamp_ms)
+
+    def on_timer(self, key: Any, at_ms: int, context: Context) -> None:
+        context.forward(key, f"timer of {at_ms - T0_MS}")
+
+
+def skewed_batches() -> list[list[tuple[str, str, int]]]:
+    """41 records of a quiet topic, a few in each micro-batch, by producers whose clocks differ by up to 3 s.
+
+    Among them are timestamp 0, records of the newest millisecond of the batch before, and one that is a day old.
+    """
+    skews_ms = (0, -3_000, -1_500, 0, -2_999)
+    records = [(f"p{n % 5}", str(n), T0_MS + n * 100 + skews_ms[n % 5]) for n in range(36)]
+    batches = [records[start : start + 9] for start in range(0, 36, 9)]
+    newest = max(at for _, _, at in records)
+    batches += [[("zero", "36", 0), ("p0", "37", newest)], [("p1", "38", newest)]]
+    return [*batches, [("alarm", "39", newest - 86_400_000)], [("p2", "40", newest)]]
+
+
+@pytest.mark.timeout(600)  # Spark on a busy machine
+def test_an_event_time_processor_drops_no_record_whatever_its_timestamp(spark: SparkSession) -> None:
+    operator = ProcessorOperator(processor=Echo(), key_type="STRING", value_type="STRING", time=TimeMode.EVENT)
+    builder = StreamsBuilder()
+    builder.stream("skewed").process(operator).to("seen")
+    batches = skewed_batches()
+    with TopologyTestDriver(builder.build("skewed-clocks"), spark) as driver:
+        topic, found = driver.input_topic("skewed"), driver.output_topic("seen")
+        seen: list[Any] = []
+        for batch in batches:
+            for key, value, timestamp_ms in batch:
+                topic.pipe_input(key, value, timestamp_ms)
+            seen += [(one.key, one.value, one.timestamp_ms) for one in found.read_full_records()]
+        [query] = driver._queries
+        dropped = sum(
+            operator["numRowsDroppedByWatermark"]
+            for progress in query.recentProgress
+            for operator in json.loads(progress.json)["stateOperators"]
+        )
+    sent = [record for batch in batches for record in batch]
+    day_old = sent[39][2]
+    assert dropped == 0
+    assert seen.pop(40) == ("alarm", f"timer of {day_old - T0_MS}", day_old), "its time had passed: it fires at once"
+    assert sorted(seen) == sorted(sent)
+    assert len(sent) == 41
 
 
 def last_by_key(changes: list[Change]) -> dict[tuple[str, bytes], bytes | None]:

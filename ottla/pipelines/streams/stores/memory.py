@@ -85,7 +85,7 @@ class MemoryProcessor:
         self._states: dict[Any, MemoryState] = {}
 
     def process(self, key: Any, records: Iterable[Record], *, now_ms: int) -> tuple[list[Record], list[Change]]:
-        """One key's turn: what it forwards, and what its changelogs get. `now_ms` is the clock, or the watermark."""
+        """One key's turn: what it forwards, and what its changelogs get. `now_ms` is the clock, or stream time."""
         session = self._session(key, now_ms)
         for record in records:
             session.process(record)
