@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.streams.expressions import python as python
     from ottla.pipelines.streams.graph import Node as Node
     from ottla.pipelines.streams.graph import Topology as Topology
+    from ottla.pipelines.streams.handlers import RecordError as RecordError
     from ottla.pipelines.streams.kstream import KGroupedStream as KGroupedStream
     from ottla.pipelines.streams.kstream import KStream as KStream
     from ottla.pipelines.streams.kstream import WindowedKStream as WindowedKStream
@@ -34,6 +35,7 @@ _LAZY: dict[str, tuple[str, ...]] = {
     "builder": ("StreamsBuilder",),
     "expressions": ("python",),
     "graph": ("Node", "Topology"),
+    "handlers": ("RecordError",),
     "kstream": ("KGroupedStream", "KStream", "WindowedKStream"),
     "ktable": ("GlobalKTable", "KGroupedTable", "KTable"),
     "running": ("Running",),

@@ -53,8 +53,8 @@ class ClusterTopics:
         # The query runs already: a cluster that restarts meanwhile is waited for.
         patient = {"kafka.bootstrap.connect.timeout.ms": "-1"}
         reader = self._spark.read.format("ottla").options(**{**patient, **self._kafka})
-        reader = reader.option("kafka.isolation.level", "read_committed").option("columns", "key,value,offset")
-        return reader.option("subscribe", topic).load()
+        reader = reader.option("kafka.isolation.level", "read_committed")
+        return reader.option("columns", "key,value,partition,offset").option("subscribe", topic).load()
 
     def admin(self) -> Admin:
         """An admin of the cluster."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.compiler.queries import Compiled, Compiler
 from ottla.pipelines.streams.graph import GlobalSource, Topology
+from ottla.pipelines.streams.handlers import ErrorHandling, told
 from ottla.pipelines.streams.patience import started
 from ottla.pipelines.streams.planning import plan
 from ottla.pipelines.streams.running import PROVIDER, ROCKSDB
@@ -72,10 +73,19 @@ class Windowed(NamedTuple):
 class TopologyTestDriver:
     """Runs a topology without a broker. `with` ends it and removes its files."""
 
-    def __init__(self, topology: Topology, spark: SparkSession, *, partitions: int = 1, now_ms: int = 0) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        spark: SparkSession,
+        *,
+        partitions: int = 1,
+        now_ms: int = 0,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
         self._topology = topology
         self._spark = spark
         self._partitions = partitions
+        self._handling = ErrorHandling.of(config)
         self.now_ms = now_ms
         """The time that records get which are piped in without one."""
         self._home = Path(tempfile.mkdtemp(prefix="ottla-topology-"))
@@ -119,13 +129,18 @@ class TopologyTestDriver:
 
     def process(self) -> None:
         """Works off what was piped in, from the first query to the last."""
+        from pyspark.errors import StreamingQueryException
+
         piped, self._piped = self._piped, {}
         for topic, records in piped.items():
             self._append(topic, records)
         if not self._compiled:
             self._compile()
         for query in self._queries:
-            query.processAllAvailable()
+            try:
+                query.processAllAvailable()
+            except StreamingQueryException as failure:
+                raise told(failure) from failure
         # One after the other: each begins with a Python process of its own, and waits for it ten seconds at most.
         for compiled in self._compiled[len(self._queries) :]:
             self._queries.append(started(partial(self._run, compiled), lambda query: query.processAllAvailable()))
@@ -150,7 +165,7 @@ class TopologyTestDriver:
         for node in self._topology.nodes.values():
             if isinstance(node.work, GlobalSource):
                 self._topics.directory(node.work.topic)
-        compiler = Compiler(self._topology, self._topics, self._partitions)
+        compiler = Compiler(self._topology, self._topics, self._partitions, self._handling)
         self._compiled = [compiler.compile(query) for query in plan(self._topology)]
 
     def _run(self, compiled: Compiled) -> StreamingQuery:

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.pipelines.streams.handlers import told
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -29,7 +31,7 @@ def started(start: Callable[[], StreamingQuery], wait: Callable[[StreamingQuery]
             wait(query)
         except StreamingQueryException as failure:
             if TOO_BUSY not in str(failure) or attempt == STARTS_MAX:
-                raise
+                raise told(failure) from failure
             log.warning("[Query %s] Spark's Python did not start in time, trying again", query.name)
         else:
             return query

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.cluster import ClusterTopics
 from ottla.pipelines.streams.compiler.queries import Compiled, Compiler, Shape, logged_stores, writes
-from ottla.pipelines.streams.graph import Aggregate, Custom, GlobalSource, Topology
+from ottla.pipelines.streams.dropping import Dropped
+from ottla.pipelines.streams.graph import Aggregate, Custom, GlobalSource, TableJoin, Topology
+from ottla.pipelines.streams.handlers import REQUEST_SIZE_MAX, ErrorHandling, told
 from ottla.pipelines.streams.patience import started
 from ottla.pipelines.streams.planning import Query, has_state, own_topics, plan, signature
 from ottla.pipelines.streams.processor import TimeMode
@@ -56,6 +58,7 @@ def start(
     kafka: Mapping[str, str] | None = None,
     source: Mapping[str, str] | None = None,
     sink: Mapping[str, str] | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Running:
     """Runs a topology against a cluster, from where its checkpoint is, or from the beginning.
 
@@ -64,14 +67,15 @@ def start(
     moved: as many as the largest topic has partitions, unless told. What was consumed is deleted from the topics
     between queries every `purge_interval`, with `available_now` at the end, and never when that is None: then a
     snapshot can be gone back to behind what was written since. `kafka` are settings of clients (security), `source` and
-    `sink` options of `format("ottla")`.
+    `sink` options of `format("ottla")`, `config` what is done with records that cannot be read or written (`handlers`).
     """
     purge_ms = None if purge_interval is None else milliseconds(purge_interval, "purge_interval", at_least=1)
     queries = plan(topology)
     if available_now:
         _check_that_it_ends(queries)
     cluster = ClusterTopics(spark, bootstrap, kafka=kafka or {}, source=source or {}, sink=sink or {})
-    counts = _count(topology, queries, cluster)
+    handling = ErrorHandling.of(config, request_size_max=_request_size_max(kafka or {}, sink or {}))
+    counts = _count(topology, queries, cluster, handling)
     spark.conf.set(PROVIDER, ROCKSDB)
     known = _remembered(spark, checkpoint)
     wanted = tasks or (known or {}).get("tasks") or max(counts.values(), default=1)
@@ -87,10 +91,11 @@ def start(
         check(known, facts)
         _tell_of_other_scales(topology, spark, checkpoint, queries)
     cluster.ensure_topics({topic: n or wanted for topic, n in own_topics(topology, queries).items()})
-    compiler = Compiler(topology, cluster, wanted)
+    compiler = Compiler(topology, cluster, wanted, handling)
     compiled = [compiler.compile(query) for query in queries]
     specs = _changelogs(topology, compiled, compiler.shapes, cluster, wanted)
-    running = Running(topology, bootstrap, dict(kafka or {}), specs)
+    dropped = Dropped(spark, topology.application)
+    running = Running(topology, bootstrap, dict(kafka or {}), specs, dropped)
     between = readers(topology, queries)
     if between and purge_ms is not None:
         running.purging = Purging(between, admin=cluster.admin, progress=running.progress, interval_s=purge_ms / 1000)
@@ -102,6 +107,8 @@ def start(
             # What a query writes is what the next ones read: over what there is now, they run one after the other.
             wait = _wait_for_the_end if available_now else _wait_for_the_beginning
             running.queries[name] = started(begin, wait)
+        if available_now:
+            dropped.wait(running.runs)
         if running.purging is not None:
             running.purging.once() if available_now else running.purging.start()
     except BaseException:
@@ -137,7 +144,12 @@ class Running:
     """The queries of a started topology. `with` stops them."""
 
     def __init__(
-        self, topology: Topology, bootstrap: str, kafka: dict[str, str], specs: Mapping[str, StoreSpec]
+        self,
+        topology: Topology,
+        bootstrap: str,
+        kafka: dict[str, str],
+        specs: Mapping[str, StoreSpec],
+        dropped: Dropped | None = None,
     ) -> None:
         self.topology = topology
         self.queries: dict[str, StreamingQuery] = {}
@@ -145,6 +157,7 @@ class Running:
         self.stores = {**{name: spec for name, (_, spec) in sources.items()}, **specs}
         self._store_topics = {name: topic for name, (topic, _) in sources.items() if name not in specs}
         self.purging: Purging | None = None
+        self._dropped = dropped
         self._bootstrap = bootstrap
         self._kafka = kafka
 
@@ -167,6 +180,18 @@ class Running:
             self.purging.stop()
         for query in self.queries.values():
             query.stop()
+        if self._dropped is not None:
+            self._dropped.close(self.runs)
+
+    @property
+    def dropped(self) -> dict[tuple[str, str], int]:
+        """How many records were dropped since the start, by why and by step: `dropping` has the reasons."""
+        return {} if self._dropped is None else dict(self._dropped.counts)
+
+    @property
+    def runs(self) -> set[str]:
+        """Spark's ids of the queries' runs."""
+        return {str(query.runId) for query in self.queries.values()}
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Waits until the topology is stopped; False when the time is over first. A query's failure stops all."""
@@ -206,7 +231,7 @@ class Running:
             failure = query.exception()
             if failure is not None:
                 self.stop()
-                raise failure
+                raise told(failure)
 
 
 def check(known: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
@@ -226,7 +251,8 @@ def check(known: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
             raise PipelineError(
                 f"{topic} had {count} partitions when the checkpoint was made and has {now}: keys have moved and their "
                 f"state has not. Begin anew under another checkpoint and application name; to be free of the number, "
-                f"put .repartition() in front of what groups or joins"
+                f"put `{repartition(is_table=False)}` behind a stream that is grouped or joined, and "
+                f"`{repartition(is_table=True)}` behind a table"
             )
     for name, step in known["steps"].items():
         if facts["steps"].get(name) != step:
@@ -243,11 +269,17 @@ def check_partitions(queries: list[Query], counts: Mapping[str, int]) -> None:
         if len(query.inputs) > 1 and all(flow.keeps_partitions for flow in flows):
             found = {topic: counts[topic] for topic in query.reads}
             if len(set(found.values())) > 1:
-                told = ", ".join(f"{topic} has {count}" for topic, count in found.items())
+                listed = ", ".join(f"{topic} has {count}" for topic, count in found.items())
+                is_table = isinstance(query.work, TableJoin)
                 raise PipelineError(
-                    f"{query.name} joins topics that must have equally many partitions, and {told}: put "
-                    f".repartition(partitions=...) in front of one side"
+                    f"{query.name} joins topics that must have equally many partitions, and {listed}: put "
+                    f"`{repartition(is_table=is_table)}` behind the left {'table' if is_table else 'stream'}"
                 )
+
+
+def repartition(*, is_table: bool) -> str:
+    """The call that takes a stream or a table through a topic of the application's own."""
+    return ".to_stream().repartition().to_table()" if is_table else ".repartition()"
 
 
 def _wait_for_the_end(query: StreamingQuery) -> None:
@@ -263,13 +295,17 @@ def _wait_for_the_beginning(query: StreamingQuery) -> None:
         raise failure
 
 
-def _count(topology: Topology, queries: list[Query], cluster: ClusterTopics) -> dict[str, int]:
+def _request_size_max(kafka: Mapping[str, str], sink: Mapping[str, str]) -> int:
+    return int(sink.get("kafka.max.request.size") or kafka.get("max.request.size") or REQUEST_SIZE_MAX)
+
+
+def _count(topology: Topology, queries: list[Query], cluster: ClusterTopics, handling: ErrorHandling) -> dict[str, int]:
     """The partitions of the topics that are read; what is written to must be there too."""
     own = {*own_topics(topology, queries)}
     changelogs = {changelog_topic(topology.application, name) for query in queries for name in logged_stores(query)}
     reads = {topic for query in queries for topic in query.reads}
     tables = {node.work.topic for node in topology.nodes.values() if isinstance(node.work, GlobalSource)}
-    ends = {topic for query in queries for topic in writes(topology, query)} - own - changelogs
+    ends = {topic for query in queries for topic in writes(topology, query, handling)} - own - changelogs
     counts = cluster.count_partitions(reads | tables | ends)
     read_counts = {topic: counts[topic] for topic in sorted(reads)}
     check_partitions(queries, read_counts)

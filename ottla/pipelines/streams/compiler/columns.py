@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    ByteType,
     DataType,
     DoubleType,
     FloatType,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 # Spark's own form drops microseconds.
 JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+MALFORMED = "_ottla_malformed"
+"""Where Spark puts JSON text that it cannot read."""
+WIDTHS = {"integer": 4, "long": 8, "double": 8}
 
 
 def column(expression: Expression, *names: str, alive: Column | None = None) -> Column:
@@ -50,6 +54,12 @@ def column(expression: Expression, *names: str, alive: Column | None = None) -> 
     else:
         result = expression(*(F.col(name) for name in _taken(expression, names)))
         if not hasattr(result, "_jc") and not hasattr(result, "_expr"):
+            if callable(result):
+                name = getattr(result, "__name__", "name")
+                raise PipelineError(
+                    f"a function of Columns must return a Column, not Column's method {name}: a field of that name is "
+                    f'value["{name}"]'
+                )
             raise PipelineError(
                 f"a function of Columns must return a Column, not {result!r}: mark one of plain values with python(...)"
             )
@@ -72,27 +82,63 @@ def called(function: Python, alive: Column | None, *, answer: bool) -> Column:
 
 
 def decode(serde: Serde, bytes_column: str) -> Column:
-    """A topic's bytes as a value; null stays null."""
-    raw = F.col(bytes_column)
+    """A topic's bytes as a value; null stays null, and so does what cannot be read (see `fault`)."""
+    return parsed_value(serde, parse(serde, F.col(bytes_column)))
+
+
+def parse(serde: Serde, raw: Column) -> Column:
+    """A topic's bytes as `fault` judges them and `parsed_value` takes the value out of them."""
     if serde.decode is not None:
         return serde.decode(raw)  # type: ignore[no-any-return]
     match serde.name:
         case "bytes":
             return raw
         case "string":
-            return raw.cast("string")
+            return F.make_valid_utf8(raw.cast("string"))  # Kafka's deserializer replaces what is not UTF-8
         case "integer" | "long":
             # A base below zero has eight bytes read as two's complement; of four, those above the half are negative.
-            width = 4 if serde.name == "integer" else 8
             number = F.conv(F.hex(raw), 16, -10).cast("bigint")
-            if width == 4:
+            if serde.name == "integer":
                 number = F.when(number >= 1 << 31, number - (1 << 32)).otherwise(number)
-            return F.when(F.length(raw) == width, number.cast(serde.type))
+            return F.when(F.length(raw) == WIDTHS[serde.name], number.cast(serde.type))
         case "double":
             return _double(raw)
         case "json":
-            return F.from_json(raw.cast("string"), DataType.fromDDL(serde.type), JSON)  # type: ignore[arg-type]
+            kind = DataType.fromDDL(serde.type)
+            given = raw.cast("string")
+            if not isinstance(kind, StructType):  # only a struct's reader tells what is malformed
+                given, kind = F.concat(F.lit('{"value":'), given, F.lit("}")), StructType([StructField("value", kind)])
+            schema = StructType([*kind.fields, StructField(MALFORMED, StringType())])
+            return F.from_json(given, schema, {**JSON, "columnNameOfCorruptRecord": MALFORMED})
     raise PipelineError(f"the serde {serde.name} has no decode function")
+
+
+def parsed_value(serde: Serde, parsed: Column) -> Column:
+    """The value in what `parse` made."""
+    if serde.decode is not None or serde.name != "json":
+        return parsed
+    kind = DataType.fromDDL(serde.type)
+    if not isinstance(kind, StructType):
+        return parsed.getField("value")
+    fields = F.struct(*(parsed.getField(name).alias(name) for name in kind.names))
+    return F.when(parsed.getField(MALFORMED).isNull() & parsed.isNotNull(), fields)
+
+
+def fault(serde: Serde, parsed: Column, raw: Column) -> tuple[Column, str] | None:
+    """Whether bytes are none of the serde's, and why not; None for a serde that reads all bytes."""
+    if serde.decode is not None:
+        return raw.isNotNull() & parsed.isNull(), f"the serde {serde.name} made null of bytes that are not null"
+    match serde.name:
+        case "bytes" | "string":
+            return None
+        case "json":
+            malformed = parsed.getField(MALFORMED)
+            # Spark's reader of structs calls the text `null` malformed.
+            wrong = raw.isNotNull() & (parsed.isNull() | F.coalesce(F.trim(malformed) != "null", F.lit(False)))
+            return wrong, f"the text is not JSON of the schema {serde.type}"
+    width, who = WIDTHS[serde.name], {"integer": "Integer", "long": "Long"}.get(serde.name, "")
+    wrong = F.coalesce(F.length(raw) != width, F.lit(False))
+    return wrong, f"Size of data received by {who}Deserializer is not {width}"  # Kafka's words
 
 
 def encode(serde: Serde, value: Column) -> Column:
@@ -111,6 +157,17 @@ def encode(serde: Serde, value: Column) -> Column:
         case "json":
             return F.when(value.isNotNull(), F.to_json(value, JSON)).cast("binary")
     raise PipelineError(f"the serde {serde.name} has no encode function")
+
+
+def encode_fault(serde: Serde, kind: DataType, value: Column, encoded: Column) -> tuple[Column, str] | None:
+    """Whether a value of that type cannot be written by the serde, and why not; None where all can."""
+    if serde.encode is not None:
+        return value.isNotNull() & encoded.isNull(), f"the serde {serde.name} made null of a value that is not null"
+    if serde.name == "integer" and not isinstance(kind, IntegerType | ShortType | ByteType):
+        number = value.cast("bigint")
+        inside = number.between(-(1 << 31), (1 << 31) - 1)
+        return F.coalesce(~inside, F.lit(False)), "the number does not fit into the 4 bytes of an integer"
+    return None
 
 
 def serde_of(kind: DataType) -> Serde:

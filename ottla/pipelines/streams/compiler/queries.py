@@ -13,15 +13,17 @@ and carries which one, so a query stays one query with one sink and one transact
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StructType
 
-from ottla.pipelines.streams.compiler import roots, steps
-from ottla.pipelines.streams.compiler.columns import JSON, decode, encode, serde_of, text, untext
+from ottla.pipelines.streams.compiler import checks, roots, steps
+from ottla.pipelines.streams.compiler.columns import JSON, encode, encode_fault, serde_of, text, untext
 from ottla.pipelines.streams.compiler.roots import is_built_in
+from ottla.pipelines.streams.dropping import DESERIALIZATION, GLOBAL, LATE_RECORDS, PRODUCTION, metric
 from ottla.pipelines.streams.graph import (
     REKEYS,
     Aggregate,
@@ -41,6 +43,7 @@ from ottla.pipelines.streams.graph import (
     TableJoin,
     Topology,
 )
+from ottla.pipelines.streams.handlers import ErrorHandling, Response
 from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, has_state, is_named, own_topic
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import changelog_topic
@@ -87,22 +90,32 @@ class Compiler:
     topology: Topology
     topics: Topics
     tasks: int
+    handling: ErrorHandling = field(default_factory=ErrorHandling)
     shapes: dict[str, Shape] = field(default_factory=dict)
+    _dead_letters: list[DataFrame] = field(default_factory=list)
+    """Of the query that is being compiled."""
+    _counted: set[str] = field(default_factory=set)
+    """The nodes of which a query counts what they drop."""
 
     def compile(self, query: Query) -> Compiled:
         """One query. Those whose results it reads must have been compiled before."""
+        self._dead_letters = []
         results, windows, updates = self._root(query)
         self.shapes[query.root.name] = Shape(results.schema["key"].dataType, results.schema["value"].dataType, windows)
-        return Compiled(query, self._ends(query, results, windows), updates, tuple(writes(self.topology, query)))
+        rows = self._ends(query, results, windows)
+        if self._dead_letters and "headers" not in rows.columns:
+            rows = rows.withColumn("headers", F.lit(None).cast(checks.HEADERS))
+        for dead in self._dead_letters:
+            rows = rows.unionByName(dead)
+        return Compiled(query, rows, updates, tuple(writes(self.topology, query, self.handling)))
 
     # --- in front of the root
 
     def _inflow(self, inflow: Inflow, columns: Sequence[str]) -> DataFrame:
         origin = inflow.origin
         if isinstance(origin.work, Source):
-            records = self.topics.read_stream(origin.work.topics, columns)
-            key, value = decode(origin.work.key, "key"), decode(origin.work.value, "value")
-            timestamp = F.unix_millis("timestamp")
+            records = self._source(origin, origin.work, columns)
+            key, value, timestamp = F.col("key"), F.col("value"), F.unix_millis("timestamp")
         else:
             shape = self.shapes[origin.name]
             records = self.topics.read_stream([own_topic(self.topology, origin)], columns)
@@ -122,6 +135,25 @@ class Compiler:
             frame = frame.where(F.col("key").isNotNull())  # a row without a key is none, as in Kafka Streams
         return steps.apply(frame, inflow.steps, self._table)
 
+    def _source(self, node: Node, work: Source, columns: Sequence[str]) -> DataFrame:
+        """The records of topics, decoded."""
+        if checks.can_fail(work.key, work.value):
+            columns = tuple(dict.fromkeys((*columns, *checks.PLACES)))
+            if self.handling.dead_letter_topic is not None:
+                columns = tuple(dict.fromkeys((*columns, "headers")))
+        records = self.topics.read_stream(work.topics, columns)
+        good, dead = checks.decoded(records, work.key, work.value, self.handling, self._counter(node, DESERIALIZATION))
+        if dead is not None:
+            self._dead_letters.append(dead)
+        return good
+
+    def _counter(self, node: Node, why: str) -> str | None:
+        """The metric of what a node drops, for the first who asks: a source may be read by several queries."""
+        if node.name in self._counted:
+            return None
+        self._counted.add(node.name)
+        return metric(why, self.topology.application, node.name)
+
     def _input(self, side: tuple[Inflow, ...], columns: Sequence[str]) -> DataFrame:
         frames = [self._inflow(inflow, columns) for inflow in side]
         frame = frames[0]
@@ -131,12 +163,21 @@ class Compiler:
 
     def _table(self, name: str) -> DataFrame:
         """The rows of a global table, latest by key."""
-        work = self.topology.nodes[name].work
+        node = self.topology.nodes[name]
+        work = node.work
         assert isinstance(work, GlobalSource)
-        records = self.topics.read_all(work.topic)
-        latest = records.where(F.col("key").isNotNull()).groupBy("key").agg(F.max_by("value", "offset").alias("value"))
-        rows = latest.select(decode(work.key, "key").alias("key"), decode(work.value, "value").alias("value"))
-        return rows.where(F.col("value").isNotNull())
+        records = self.topics.read_all(work.topic).where(F.col("key").isNotNull())
+        records = records.select("key", "value", F.lit(work.topic).alias("topic"), "partition", "offset")
+        # The topic is read again with each micro-batch, so nothing of it becomes a dead letter.
+        handling = replace(self.handling, dead_letter_topic=None)
+        decoded = partial(checks.decoded, key=work.key, value=work.value, handling=handling)
+        if handling.deserialization is Response.CONTINUE:  # what cannot be read does not hide the row before it
+            records, _ = decoded(records, counter=self._counter(node, GLOBAL))
+        kept = F.struct("value", *checks.PLACES)
+        latest = records.groupBy("key").agg(F.max_by(kept, "offset").alias("_latest")).select("key", "_latest.*")
+        if handling.deserialization is Response.FAIL:
+            latest, _ = decoded(latest, counter=None)
+        return latest.select("key", "value").where(F.col("value").isNotNull())
 
     # --- the root
 
@@ -156,6 +197,9 @@ class Compiler:
                 finals = work.final or any(flow.final for flow in query.outflows)
                 updates = not work.final and (is_named(query.root) or not all(flow.final for flow in query.outflows))
                 results = roots.aggregate(inputs[0], work, tasks[0], updates=updates, finals=finals)
+                if work.windows is not None and work.late_topic is None:
+                    name = metric(LATE_RECORDS, self.topology.application, query.root.name)
+                    results = checks.counted(results, name, F.when(F.col("kind") == LATE, F.lit("")))
                 return results, work.windows, plain
             case Regroup():
                 return roots.regroup(inputs[0], work, tasks[0]), None, False
@@ -193,6 +237,8 @@ class Compiler:
         ends += self._side_ends(query, windows)
         if "seq" not in results.columns:
             results = results.withColumn("seq", F.lit(0).cast("bigint"))
+        if "headers" not in results.columns and self.handling.production_dead_letters():
+            results = results.withColumn("headers", F.lit(None).cast(checks.HEADERS))
         if len(ends) == 1:
             only = ends[0]
             frame = results if only.which is None else results.where(only.which)
@@ -224,7 +270,9 @@ class Compiler:
             work = flow.end.work
             return _End(self, which, flow.steps, lambda frame: (F.lit(""), *_nothing()), finish=work)
         assert isinstance(flow.end.work, Sink)
-        return _End(self, which, flow.steps, _sink_bytes(flow.end.work, kept), has_time=True)
+        return _End(
+            self, which, flow.steps, _sink_bytes(flow.end.work, kept), has_time=True, sink=flow.end, windows=kept
+        )
 
     def _own_bytes(self, end: Node, windows: Windows | None) -> Bytes:
         """A row for the queries that read these results; its types are kept for them."""
@@ -266,6 +314,9 @@ class _End:
     finish: ForEach | None = None
     has_time: bool = False
     """Whether records keep their time; otherwise it is that of writing."""
+    sink: Node | None = None
+    """A sink of the topology's, whose records the production handler is for."""
+    windows: Windows | None = None
 
     def build(self, frame: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
         frame = steps.apply(frame, self.steps, self.compiler._table)
@@ -275,7 +326,13 @@ class _End:
         # A time before 1970 is none: Kafka has records without one, of -1.
         timestamp = F.when(F.lit(self.has_time) & (F.col("timestamp") >= 0), F.col("timestamp"))
         columns = {"topic": topic, "key": key, "value": value, "timestamp": timestamp, "headers": F.col("headers")}
-        return frame.select(*keep, *(columns[name].alias(name) for name in _written(frame)))
+        written = _written(frame)
+        if self.sink is not None:
+            assert isinstance(self.sink.work, Sink)
+            faults = _sink_faults(frame, self.sink.work, self.windows)
+            name = metric(PRODUCTION, self.compiler.topology.application, self.sink.name)
+            frame, columns = checks.produced(frame, columns, faults, self.compiler.handling, name)
+        return frame.select(*keep, *(columns[name].alias(name) for name in written))
 
 
 def _written(frame: DataFrame) -> list[str]:
@@ -295,13 +352,15 @@ _NEED_PLACES = (
 )
 
 
-def writes(topology: Topology, query: Query) -> list[str]:
+def writes(topology: Topology, query: Query, handling: ErrorHandling) -> list[str]:
     """The topics a query writes to."""
     topics = [own_topic(topology, flow.end) for flow in query.outflows if carries(flow)]
     topics += [flow.end.work.topic for flow in query.outflows if isinstance(flow.end.work, Sink)]
     if isinstance(query.work, Aggregate) and query.work.late_topic is not None:
         topics.append(query.work.late_topic)
     topics += [changelog_topic(topology.application, name) for name in logged_stores(query)]
+    if handling.dead_letter_topic is not None and handling.writes_dead_letters():
+        topics.append(handling.dead_letter_topic)
     return sorted(set(topics))
 
 
@@ -327,6 +386,20 @@ def _sink_bytes(work: Sink, windows: Windows | None) -> Bytes:
         return F.lit(work.topic), key_bytes(frame, work.key, windows), value
 
     return made
+
+
+def _sink_faults(frame: DataFrame, work: Sink, windows: Windows | None) -> list[tuple[Column, str]]:
+    """Which rows a sink's serdes cannot write, by the bytes in `_key` and `_value`, and why."""
+    faults = []
+    for name, serde in (("key", work.key), ("value", work.value)):
+        kind, given = frame.schema[name].dataType, F.col(name)
+        if name == "key" and windows is not None:
+            assert isinstance(kind, StructType)
+            kind, given = kind["key"].dataType, F.col("key.key")
+        found = encode_fault(serde or serde_of(kind), kind, given, F.col(f"_{name}"))
+        if found is not None:
+            faults.append((found[0], f"the {name} cannot be serialised: {found[1]}"))
+    return faults
 
 
 def _changelog_bytes(topic: str, windows: Windows | None) -> Bytes:

@@ -90,7 +90,7 @@ def test_joined_topics_must_have_equally_many_partitions() -> None:
     left.join(right, "left", JoinWindows.of_time_difference(1)).to("out")
     queries = plan(build(builder))
     check_partitions(queries, {"a": 2, "b": 2})
-    with pytest.raises(PipelineError, match=r"a has 2, b has 3: put \.repartition"):
+    with pytest.raises(PipelineError, match=r"a has 2, b has 3: put `\.repartition"):
         check_partitions(queries, {"a": 2, "b": 3})
 
 
