@@ -240,10 +240,16 @@ class Positions:
         )
 
     async def _validate(self, leader_id: int, states: list[PartitionState]) -> None:
-        asked = {state.topic_partition: (state, state.position) for state in states}
+        # The user may have gone elsewhere before this had its turn: then there is nothing to confirm.
+        asked = {
+            state.topic_partition: (state, state.position)
+            for state in states
+            if state.position is not None and self._is_still(state, Status.AWAIT_VALIDATION)
+        }
+        if not asked:
+            return
         topics: dict[str, OffsetForLeaderTopic] = {}
         for partition, (state, position) in asked.items():
-            assert position is not None, "only a position can be confirmed"
             topic = topics.setdefault(partition.topic, OffsetForLeaderTopic(topic=partition.topic, partitions=[]))
             topic.partitions.append(
                 OffsetForLeaderPartition(
@@ -274,12 +280,12 @@ class Positions:
     def _confirmed(
         self,
         state: PartitionState,
-        position: Position | None,
+        position: Position,
         told: EpochEndOffset,
         truncated: list[Truncated],
     ) -> None:
         partition = state.topic_partition
-        if not self._is_still(state, Status.AWAIT_VALIDATION) or state.position != position or position is None:
+        if not self._is_still(state, Status.AWAIT_VALIDATION) or state.position != position:
             return  # the user has gone elsewhere
         if told.error_code:
             if told.error_code == TopicAuthorizationFailed.code:

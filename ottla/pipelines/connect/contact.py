@@ -68,17 +68,17 @@ def _clusters(pipeline: Pipeline) -> list[tuple[Place, str, dict[str, str]]]:
 def _trouble(servers: str, settings: dict[str, str]) -> str | None:
     """Why nobody answers; None when somebody does."""
     from ottla.client import Admin
-    from ottla.client.errors import KafkaTimeout
+    from ottla.client.config import FIRST_CONTACT
+    from ottla.client.errors import BootstrapFailed, KafkaTimeout
     from ottla.errors import KafkaError, NetworkException
 
     chosen = {name: value for name, value in settings.items() if name.startswith(SECURITY)}
     limit = {"default.api.timeout.ms": CONTACT_S * 1000, "request.timeout.ms": CONTACT_S * 1000}
     try:
-        with Admin({**chosen, **limit, "bootstrap.servers": servers}) as admin:
+        with Admin({**FIRST_CONTACT, **chosen, **limit, "bootstrap.servers": servers}) as admin:
             admin.describe_cluster()
-    except (KafkaTimeout, NetworkException) as error:
-        why = error.__cause__ or error
-        return f"no broker answers at {servers} ({why}): start the brokers, or correct bootstrap.servers"
+    except (BootstrapFailed, KafkaTimeout, NetworkException) as error:
+        return f"{error}: start the brokers, or correct bootstrap.servers"
     except KafkaError:
         pass  # a broker that refuses an admin's question is there, and tells the pipeline what it thinks of it
     return None

@@ -10,6 +10,7 @@ import pytest
 
 import tests.support.virtual_cluster
 from ottla.client.consumer import AsyncConsumer
+from ottla.client.consumer.partition_state import Status
 from ottla.client.errors import CorruptRecord, IllegalState, KafkaTimeout, LogTruncation
 from ottla.errors import (
     FetchSessionIdNotFound,
@@ -448,6 +449,24 @@ def test_a_new_leader_that_holds_what_was_read_is_read_on_from(monkeypatch: pyte
 
     assert run(cluster, main) == numbers(30)
     assert asked == [0]
+
+
+def test_a_seek_before_a_position_could_be_confirmed_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was an internal error of the next poll: the position was gone when its confirmation had its turn."""
+    cluster = VirtualCluster(1)
+    cluster.create_topic("a")
+    append(cluster, 20)
+    answer_epochs(monkeypatch, cluster, 20, 0)
+
+    async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
+        await consumer.assign([A0])
+        await read(consumer, 20)
+        consumer._core.subscription.state(A0).status = Status.AWAIT_VALIDATION
+        consumer._core.positions_finder.go_on()  # begins to ask, in a task that has not run yet
+        consumer.seek_to_beginning([A0])
+        return await read(consumer, 20)
+
+    assert run(cluster, main) == numbers(20)
 
 
 def test_after_a_truncation_reading_goes_on_where_the_logs_part(monkeypatch: pytest.MonkeyPatch) -> None:
