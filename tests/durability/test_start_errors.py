@@ -138,8 +138,9 @@ def test_a_node_that_would_be_open_although_it_was_told_to_be_safe(
 @pytest.mark.parametrize("which", ["broker", "controller", "metrics"])
 def test_a_port_that_is_taken(which: str, tmp_path: Path) -> None:
     settings, properties = formatted(tmp_path)
-    port = {"broker": settings.port, "controller": settings.controller_port, "metrics": settings.port + 20_000}[which]
-    with socket.create_server(("127.0.0.1", port)):
+    chosen = {"broker": settings.port, "controller": settings.controller_port, "metrics": 0}[which]
+    with socket.create_server(("127.0.0.1", chosen)) as taken:
+        port = taken.getsockname()[1]
         line = refusal(properties, *(["--metrics", str(port)] if which == "metrics" else []))
     assert f"127.0.0.1:{port}" in line
     assert "in use" in line
