@@ -19,7 +19,7 @@ from ottla.errors import (
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
-from ottla.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, Batch, ControlType, EndTransactionMarker, is_sequence_before
+from ottla.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, Batch, ControlType, EndTransactionMarker
 from ottla.storage.offset_metadata import OffsetMetadata
 from ottla.storage.producer_entry import BatchMetadata, ProducerStateEntry
 from ottla.storage.validator import AppendOrigin
@@ -153,7 +153,7 @@ class ProducerAppend:
         if verification is not None:
             if verification.supports_epoch_bump and first_sequence != 0 and not current.batches:
                 raise self._out_of_order(first_sequence, offset, "0 is the first of a producer without state here")
-            if is_sequence_before(verification.lowest_sequence, first_sequence):
+            if first_sequence > verification.lowest_sequence:
                 raise self._out_of_order(first_sequence, offset, f"{verification.lowest_sequence} has to come before")
         if producer_epoch != updated.producer_epoch:
             if first_sequence != 0 and updated.producer_epoch != NO_PRODUCER_EPOCH:

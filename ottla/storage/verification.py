@@ -8,8 +8,6 @@ appended, or with time.
 
 from __future__ import annotations
 
-from ottla.records import is_sequence_before
-
 
 class VerificationGuard:
     """A token for one attempt to verify a transaction with its coordinator: two attempts never share one (KIP-890)."""
@@ -32,8 +30,8 @@ class VerificationState:
     def saw(self, sequence: int, producer_epoch: int) -> None:
         """Another batch waits for the same verification. A newer epoch counts its sequences anew."""
         if producer_epoch == self.producer_epoch:
-            if is_sequence_before(sequence, self.lowest_sequence):
-                self.lowest_sequence = sequence
+            # By size, as in Kafka, over the wrap at 2^31 too: its own answers are what tests compare with.
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
         elif producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence

@@ -21,8 +21,13 @@ SEEDS = 1000 if os.environ.get("OTTLA_SOAK") else 20
 """How many seeds a block has; each dies two to five times."""
 
 
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What is logged here is the damage that was ordered. The level is given back for the tests that follow."""
+    caplog.set_level(logging.CRITICAL, "ottla")
+
+
 def run_block(kind: type[Run], block: int) -> Counter[str]:
-    logging.getLogger("ottla").setLevel(logging.CRITICAL)  # what is logged here is the damage that was ordered
     points: Counter[str] = Counter()
     first, last = block * SEEDS, (block + 1) * SEEDS
     for seed in range(first, last):

@@ -24,12 +24,3 @@ def test_a_newer_epoch_counts_its_sequences_anew_and_an_older_one_not_at_all() -
     assert (state.producer_epoch, state.lowest_sequence) == (2, 8)
     state.saw(0, 1)
     assert (state.producer_epoch, state.lowest_sequence) == (2, 8)
-
-
-def test_a_sequence_before_the_wrap_is_lower_than_one_behind_it() -> None:
-    """It was compared by size, and the first batch of a transaction refused because 0 had been seen."""
-    state = VerificationState(0, 0, 1, supports_epoch_bump=False)
-    state.saw(2**31 - 2, 1)
-    assert state.lowest_sequence == 2**31 - 2
-    state.saw(3, 1)
-    assert state.lowest_sequence == 2**31 - 2
