@@ -23,8 +23,8 @@ PHASES = {
     # A file stays in one process, so that its Kafka or broker starts once; in the order of their names, because those
     # that take longest (cli, clients, durability) come first then, and none of them is left for the end.
     "unit": ["--dist", "loadfile", "--no-loadscope-reorder", "--ignore", "tests/pipelines"],
-    # One Spark serves them all.
-    "pipelines": ["tests/pipelines"],
+    # A Spark serves all tests of a process. A task or a JVM of one waits often enough for two to gain by it.
+    "pipelines": ["tests/pipelines", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"],
 }
 TESTS_FAILED = 1
 """pytest's exit code where tests ran and some failed; others mean that they could not run."""
@@ -60,14 +60,13 @@ def run_phase(phase: str, arguments: Sequence[str]) -> Outcome:
     """Run pytest with these arguments, and what failed once more, alone."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
-        failures = Path(directory) / "failed.txt"
-        exit_code = _pytest([*arguments, "--failed-to", str(failures)])
-        failed = failures.read_text(encoding="utf-8").splitlines() if failures.exists() else []
-        flaky: list[str] = []
+        first, second = Path(directory) / "first.txt", Path(directory) / "second.txt"
+        exit_code = _pytest([*arguments, "--failed-to", str(first)])
+        failed, flaky = _lines(first), []
         if exit_code == TESTS_FAILED and 0 < len(failed) <= RETRIED_MAX:
             print(f"A second try, alone, of the {len(failed)} that failed above:", flush=True)
-            exit_code = _pytest([f"@{failures}"])
-            flaky = failed if exit_code == 0 else []
+            exit_code = _pytest([f"@{first}", "--failed-to", str(second)])
+            flaky = [test for test in failed if test not in _lines(second)] if exit_code in (0, TESTS_FAILED) else []
     return Outcome(phase, exit_code, time.monotonic() - began, flaky)
 
 
@@ -82,6 +81,10 @@ def report(outcomes: Sequence[Outcome]) -> str:
     lines.append(f"flaky tests: {len(flaky) or 'none'}")
     lines.extend(f"  FLAKY {test}: failed, and passed on its second try; find out why" for test in flaky)
     return "\n".join(lines)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def _pytest(arguments: Sequence[str]) -> int:

@@ -47,11 +47,11 @@ def test_a_test_that_passes_on_its_second_try_is_named_as_flaky(elsewhere: Path,
     assert "FLAKY test_it.py::test_fails_the_first_time" in report([outcome])
 
 
-def test_a_test_that_fails_twice_fails_the_run(elsewhere: Path) -> None:
-    (elsewhere / "test_it.py").write_text("def test_fails():\n    assert False\n")
+def test_a_test_that_fails_twice_fails_the_run_which_still_names_those_that_are_flaky(elsewhere: Path) -> None:
+    (elsewhere / "test_it.py").write_text(FAILS_ONCE + "\ndef test_fails():\n    assert False\n")
     outcome = run_phase("unit", [])
     assert outcome.exit_code == 1
-    assert outcome.flaky == []
+    assert outcome.flaky == ["test_it.py::test_fails_the_first_time"]
     assert "FAILED" in report([outcome])
 
 

@@ -161,10 +161,11 @@ def test_a_cluster_gets_dead_letters_of_both_handlers_and_the_log_has_their_numb
         (PRODUCTION, nodes["Sink"]): 1,
         (LATE_RECORDS, nodes["Aggregate"]): 1,
     }
-    text = caplog.text
-    assert f"Dropped 1 records that {DESERIALIZATION}: topic {source}, partition 0, offset 1: the value" in text
-    assert f"Dropped 1 records that {PRODUCTION}: topic {out}: the record is larger than max.request.size" in text
-    assert f"Dropped 1 records that {LATE_RECORDS}\n" in text
+    # Not `caplog.text`: PySpark's own logger gives its form to whoever listens.
+    told = [message.partition("] Dropped 1 records that ")[2] for message in caplog.messages]
+    assert any(one.startswith(f"{DESERIALIZATION}: topic {source}, partition 0, offset 1: the value") for one in told)
+    assert any(one.startswith(f"{PRODUCTION}: topic {out}: the record is larger than max.request.size") for one in told)
+    assert LATE_RECORDS in told
     assert [value for _, value, _ in read(cluster, out)] == [b"xxx", b"xxxx"]
     letters = {headers["__streams.errors.topic"]: (key, value) for key, value, headers in read(cluster, dead)}
     assert letters == {source.encode(): (b"k", b"bad"), out.encode(): (None, None)}
