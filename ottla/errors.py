@@ -57,6 +57,19 @@ def error_class(code: int) -> type[KafkaError]:
     return found
 
 
+class InternalError(KafkaError):
+    """This side itself failed: `__cause__` is the exception. A bug of ours, or an argument of a wrong type."""
+
+
+def as_kafka_error(error: Exception, what: str) -> KafkaError:
+    """The error itself where it is one of Kafka's; any other as an `InternalError` that says `what` failed."""
+    if isinstance(error, KafkaError):
+        return error
+    failed = InternalError(f"{what}: {type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed
+
+
 class UnknownServerError(KafkaError, code=-1):
     """The server failed in a way it did not foresee while handling the request."""
 

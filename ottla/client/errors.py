@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from ottla.errors import InternalError as InternalError
 from ottla.errors import KafkaError, OffsetOutOfRange, RetriableError
+from ottla.errors import as_kafka_error as as_kafka_error
 from ottla.types import TopicPartition
 
 
@@ -23,10 +25,6 @@ class NoBroker(RetriableError):
 
 class BootstrapFailed(KafkaError):
     """None of the addresses in bootstrap.servers could be reached within bootstrap.connect.timeout.ms."""
-
-
-class InternalError(KafkaError):
-    """The client itself failed: `__cause__` is the exception. A bug of the client, or an argument of a wrong type."""
 
 
 class Wakeup(KafkaError):
@@ -122,15 +120,6 @@ class AbortableError(KafkaError):
     """The transaction has failed: abort it, and go on with another."""
 
     requires_abort: ClassVar[bool] = True
-
-
-def as_kafka_error(error: Exception, what: str) -> KafkaError:
-    """The error itself where it is one of Kafka's; any other as an `InternalError` that says `what` failed."""
-    if isinstance(error, KafkaError):
-        return error
-    failed = InternalError(f"{what}: {type(error).__name__}: {error}")
-    failed.__cause__ = error
-    return failed
 
 
 _SHARPER: dict[tuple[type[KafkaError], type[KafkaError]], type[KafkaError]] = {}

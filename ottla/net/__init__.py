@@ -1,5 +1,28 @@
-"""What connections carry: frames of bytes, cut out of a stream without copying more than is needed."""
+"""What connections carry: frames of bytes, and a link to a peer that answers each request once."""
 
+from ottla.net.backoff import Backoff
+from ottla.net.connection import BadAnswer, Connection
 from ottla.net.framing import BadFrame, FrameReader, ReceiveBuffer
+from ottla.net.handshake import Exchange, VersionsExchange
+from ottla.net.link import Link, LinkObserver, LinkSettings
+from ottla.net.request import Build, OnAnswer, Request, settling
+from ottla.net.versions import ApiVersions
 
-__all__ = ["BadFrame", "FrameReader", "ReceiveBuffer"]
+__all__ = [
+    "ApiVersions",
+    "Backoff",
+    "BadAnswer",
+    "BadFrame",
+    "Build",
+    "Connection",
+    "Exchange",
+    "FrameReader",
+    "Link",
+    "LinkObserver",
+    "LinkSettings",
+    "OnAnswer",
+    "ReceiveBuffer",
+    "Request",
+    "VersionsExchange",
+    "settling",
+]
