@@ -143,20 +143,17 @@ class NodeMetrics:
         self.connection_count -= 1
         self._all.closed.record(1, self._clock_ms())
 
-    def sent_request(self, size: int) -> float:
-        """A request of this many bytes goes out; the time, for when it is answered."""
-        now_ms = self._clock_ms()
+    def sent_request(self, size: int, now_ms: float) -> None:
+        """A request of this many bytes goes out."""
         if now_ms >= self._all.slot_end_ms:
             self._all.begin_slot(now_ms)
         self.requests += 1
         self.request_bytes += size
         if size > self.request_largest:
             self.request_largest = size
-        return now_ms
 
-    def received_response(self, size: int, sent_ms: float) -> None:
+    def received_response(self, size: int, sent_ms: float, now_ms: float) -> None:
         """A response of this many bytes came to a request of that time."""
-        now_ms = self._clock_ms()
         if now_ms >= self._all.slot_end_ms:
             self._all.begin_slot(now_ms)
         self.responses += 1

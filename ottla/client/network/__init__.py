@@ -1,12 +1,11 @@
 """The brokers, as a client reaches them: connections, what is known of the cluster, coordinators, and waiting."""
 
-from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import NO_NODE, Cluster, Node, PartitionInfo, TopicInfo
-from ottla.client.network.connection import ApiVersions, OnAnswer
 from ottla.client.network.coordinators import CoordinatorKind, Coordinators
 from ottla.client.network.metadata import Metadata
-from ottla.client.network.network_client import COORDINATOR, MAIN, Build, NetworkClient, Request
+from ottla.client.network.network_client import COORDINATOR, MAIN, NetworkClient
 from ottla.client.network.waiting import Deadline, within
+from ottla.net import ApiVersions, Backoff, Build, OnAnswer, Request
 
 __all__ = [
     "COORDINATOR",

@@ -13,9 +13,10 @@ from typing import Any
 
 from ottla.client.errors import KafkaTimeout
 from ottla.client.network.cluster import Node
-from ottla.client.network.network_client import COORDINATOR, Build, NetworkClient, Request
+from ottla.client.network.network_client import COORDINATOR, NetworkClient
 from ottla.client.network.waiting import Deadline, within
 from ottla.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator, UnsupportedVersion, error_class
+from ottla.net import Build, Request
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.world import Promise
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla.client.errors import ClientClosed, KafkaTimeout
 from ottla.client.network.cluster import NO_NODE, Cluster, Node, PartitionInfo, TopicInfo
-from ottla.client.network.network_client import Build, NetworkClient
+from ottla.client.network.network_client import NetworkClient
 from ottla.client.network.waiting import within
 from ottla.errors import (
     InvalidTopicException,
@@ -27,6 +27,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error_class,
 )
+from ottla.net import Build
 from ottla.types import ZERO_UUID, TopicPartition, Uuid
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.world import Promise, Timer

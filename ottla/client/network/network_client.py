@@ -1,62 +1,46 @@
-"""The brokers, as a client reaches them: a connection to each on demand, kept, made again with a growing backoff.
+"""The brokers, as a client reaches them: who there is, whom to ask, and a link to each that is asked.
 
-Promises: `send` answers within its time-out, whatever happens to the broker, the network or the name; the request goes
-out in the highest version that both sides know; a broker that cannot be reached is not tried more often than its
-backoff allows; a connection that nobody uses is closed. Long polls and what must not wait behind them use different
-`lane`s, which are different connections, because a broker serves the requests of one connection in turn.
+Promises: those of `net.Link` for every request to every broker, so `send` answers within its time-out, whatever happens
+to the broker, the network or the name. Long polls and what must not wait behind them use different `lane`s, which are
+different links, because a broker serves the requests of one connection in turn.
 
-Errors are Kafka's: `NetworkException` when the connection could not be made or broke (the request may or may not have
-been carried out), `RequestTimedOut`, `UnsupportedVersion` when the broker does not know the API, `BootstrapFailed` when
-`bootstrap.connect.timeout.ms` has passed and no broker was ever reached, `ClientClosed`, and `InternalError` for
-whatever else is raised while a request is built, encoded or sent, or its response is handled.
+Errors are the link's, and `BootstrapFailed` when `bootstrap.connect.timeout.ms` has passed and no broker was ever
+reached, `NoBroker` for a broker that is not known, and `ClientClosed`.
 Everything runs on the one thread of the world's tasks. Called by everything in `ottla.client` that asks brokers.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.client.config.common import CommonConfig
-from ottla.client.errors import ClientClosed, NoBroker, as_kafka_error
-from ottla.client.metrics import Metrics, NetworkMetrics
-from ottla.client.network.backoff import Backoff
+from ottla.client.errors import ClientClosed, NoBroker
+from ottla.client.metrics import Metrics, NetworkMetrics, NodeMetrics
 from ottla.client.network.bootstrap import Bootstrap
 from ottla.client.network.cluster import Node
-from ottla.client.network.connection import ApiVersions, Connection, OnAnswer, tell
-from ottla.errors import (
-    InvalidConfig,
-    InvalidRequest,
-    KafkaError,
-    NetworkException,
-    RequestTimedOut,
-    UnsupportedVersion,
+from ottla.errors import InvalidConfig, KafkaError, NetworkException
+from ottla.net import (
+    ApiVersions,
+    Backoff,
+    Link,
+    LinkObserver,
+    LinkSettings,
+    OnAnswer,
+    ReceiveBuffer,
+    Request,
+    settling,
 )
-from ottla.net import ReceiveBuffer
-from ottla.wire import APIS, EncodeError, Message
-from ottla.world import ClientWorld, Promise, Stream, StreamHandler, Timer, connect_failure
+from ottla.world import Address, ClientWorld, Promise
 
 log = logging.getLogger(__name__)
 
 MAIN = ""
 COORDINATOR = "coordinator"
 """The lane of what must not wait behind a fetch: heartbeats, commits, transactions."""
-VERSION_MAX = 0x7FFF
-
-
-class Build(NamedTuple):
-    """A request that looks different in different versions: made when the version is known."""
-
-    api_key: int
-    make: Callable[[int], Message]
-    version_min: int = 0
-    version_max: int = VERSION_MAX
-
-
-Request = Message | Build
+IN_FLIGHT_MAX = 10_000
+"""On one connection. Producers and fetchers keep to bounds of their own, which are settings and far below this one."""
 
 
 class NetworkClient:
@@ -75,27 +59,32 @@ class NetworkClient:
         )
         self.nodes: dict[int, Node] = dict(self.bootstrap.nodes)
         """Everybody who can be sent to: bootstrap addresses under negative ids, and the brokers that are known."""
-        self.connect_backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, world)
-        self.setup_backoff = Backoff(
-            config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, world
+        self._link_settings = LinkSettings(
+            client_id=config.client_id,
+            connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+            connect_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+            reconnect_backoff_ms=config.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+            idle_ms=config.connections_max_idle_ms,
+            in_flight_max=IN_FLIGHT_MAX,
         )
         self.retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, world)
-        self.receive_buffer = ReceiveBuffer(hands_over=True)
+        self._receive_buffer = ReceiveBuffer(hands_over=True)
         self.on_disconnected: list[Callable[[int], None]] = []
         """Told the id of every broker that a connection of the main lane was lost to, or not to be had from."""
-        self._peers: dict[tuple[int, str], Peer] = {}
+        self._links: dict[tuple[int, str], Link] = {}
         self._is_closed = False
 
     # Who there is
 
     def set_nodes(self, nodes: Mapping[int, Node]) -> None:
         """The cluster has told its brokers; bootstrap addresses stay, for when none of these answers."""
-        for key, peer in list(self._peers.items()):
+        for key, link in list(self._links.items()):
             known = nodes.get(key[0])
-            if key[0] >= 0 and known is not None and (known.host, known.port) != (peer.node.host, peer.node.port):
+            if key[0] >= 0 and known is not None and (known.host, known.port) != link.address:
                 # It has moved. What is under way fails and is sent again to where it is now.
-                del self._peers[key]
-                peer.close(NetworkException(f"node {key[0]} has moved to {known.host}:{known.port}"))
+                del self._links[key]
+                link.close(NetworkException(f"node {key[0]} has moved to {known.host}:{known.port}"))
         self.nodes = {**self.bootstrap.nodes, **nodes}
 
     def add_node(self, node: Node) -> None:
@@ -114,23 +103,23 @@ class NetworkClient:
 
     def versions(self, node_id: int, lane: str = MAIN) -> ApiVersions | None:
         """What the broker speaks, if it has told on this lane."""
-        peer = self._peers.get((node_id, lane))
-        return None if peer is None or peer.connection is None else peer.connection.versions
+        link = self._links.get((node_id, lane))
+        return None if link is None else link.versions
 
     def is_ready(self, node_id: int, lane: str = MAIN) -> bool:
         """Whether a request would go out at once."""
-        peer = self._peers.get((node_id, lane))
-        return peer is not None and peer.is_ready
+        link = self._links.get((node_id, lane))
+        return link is not None and link.is_ready
 
     def is_backing_off(self, node_id: int, lane: str = MAIN) -> bool:
         """Whether the broker could not be reached and is not to be tried yet."""
-        peer = self._peers.get((node_id, lane))
-        return peer is not None and peer.retry_in_ms() > 0
+        link = self._links.get((node_id, lane))
+        return link is not None and link.retry_in_ms() > 0
 
     def in_flight_count(self, node_id: int, lane: str = MAIN) -> int:
         """How many requests wait for an answer, or for the connection."""
-        peer = self._peers.get((node_id, lane))
-        return 0 if peer is None else peer.load
+        link = self._links.get((node_id, lane))
+        return 0 if link is None else link.load
 
     def least_loaded(self) -> int:
         """The broker to ask what any can answer: one that is connected and has least to do, else the most promising.
@@ -146,20 +135,20 @@ class NetworkClient:
         return min(known[start:] + known[:start], key=self._cost)
 
     def _has_failed(self, node_id: int) -> bool:
-        peer = self._peers.get((node_id, MAIN))
-        return peer is not None and (peer.failures > 0 or peer.is_slow) and not peer.is_ready
+        link = self._links.get((node_id, MAIN))
+        return link is not None and (link.failures > 0 or link.is_slow) and not link.is_ready
 
     def _cost(self, node_id: int) -> tuple[int, float]:
-        peer = self._peers.get((node_id, MAIN))
-        if peer is None:
+        link = self._links.get((node_id, MAIN))
+        if link is None:
             return (2, 0)
-        if peer.is_ready:
-            return (0, peer.load)
-        if peer.is_slow:
-            return (4, peer.load)  # somebody has waited for it in vain
-        if peer.is_connecting:
-            return (1, peer.load)
-        return (3, peer.retry_in_ms()) if peer.retry_in_ms() > 0 else (2, peer.failures)
+        if link.is_ready:
+            return (0, link.load)
+        if link.is_slow:
+            return (4, link.load)  # somebody has waited for it in vain
+        if link.is_connecting:
+            return (1, link.load)
+        return (3, link.retry_in_ms()) if link.retry_in_ms() > 0 else (2, link.failures)
 
     # Asking
 
@@ -168,16 +157,7 @@ class NetworkClient:
     ) -> Promise[Any]:
         """Ask a broker; the promise is its response, or fails with the `KafkaError` that kept it from coming."""
         promise = self.world.tasks.promise()
-
-        def answered(response: Message | None, error: KafkaError | None) -> None:
-            if promise.done():
-                return
-            if error is not None:
-                promise.set_exception(error)
-            else:
-                promise.set_result(response)
-
-        self.send_then(node_id, request, answered, timeout_ms=timeout_ms, lane=lane)
+        self.send_then(node_id, request, settling(promise), timeout_ms=timeout_ms, lane=lane)
         return promise
 
     def send_then(
@@ -198,348 +178,91 @@ class NetworkClient:
         if node is None:
             on_answer(None, NoBroker(f"broker {node_id} is not known"))
             return
-        peer = self._peers.get((node_id, lane))
-        if peer is None:
-            peer = self._peers[node_id, lane] = Peer(self, node, lane)
-        peer.send(request, self.config.request_timeout_ms if timeout_ms is None else timeout_ms, on_answer)
+        link = self._links.get((node_id, lane))
+        if link is None:
+            link = self._link_to(node, lane)
+        link.send_then(request, self.config.request_timeout_ms if timeout_ms is None else timeout_ms, on_answer)
+
+    def _link_to(self, node: Node, lane: str) -> Link:
+        link = self._links[node.node_id, lane] = Link(
+            self.world,
+            Address(node.host, node.port),
+            self._link_settings,
+            subject=self.name,
+            node_id=node.node_id,
+            receive_buffer=self._receive_buffer,
+            observer=_NodeObserver(self, node.node_id, lane),
+            log=log,
+        )
+        return link
 
     def send_only(self, node_id: int, request: Request) -> KafkaError | None:
         """Send a request that is not answered (Produce with acks=0), if there is a connection; why it was not sent."""
-        peer = self._peers.get((node_id, MAIN))
-        if peer is None or not peer.is_ready:
-            return NetworkException("not connected")
-        return peer.send_only(request)
+        link = self._links.get((node_id, MAIN))
+        return NetworkException("not connected") if link is None else link.send_only(request)
 
     def connect(self, node_id: int, lane: str = MAIN) -> None:
         """Begin to connect, so that a connection is there when it is needed."""
         node = self.nodes.get(node_id)
         if node is not None and not self._is_closed:
-            peer = self._peers.get((node_id, lane))
-            if peer is None:
-                peer = self._peers[node_id, lane] = Peer(self, node, lane)
-            peer.connect()
+            link = self._links.get((node_id, lane))
+            if link is None:
+                link = self._link_to(node, lane)
+            link.connect()
 
     def disconnect(self, node_id: int, reason: KafkaError, lane: str = MAIN) -> None:
         """Give up the connection to a broker that cannot be trusted to answer; what waits for it fails."""
-        peer = self._peers.pop((node_id, lane), None)
-        if peer is not None:
-            peer.close(reason)
+        link = self._links.pop((node_id, lane), None)
+        if link is not None:
+            link.close(reason)
 
     def close(self) -> None:
         """End all connections; what waits fails with `ClientClosed`. A second call does nothing."""
         self._is_closed = True
-        peers, self._peers = self._peers, {}
-        for peer in peers.values():
-            peer.close(ClientClosed(f"[{self.name}] the client is closed"))
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.close(ClientClosed(f"[{self.name}] the client is closed"))
 
 
-class _Pending(NamedTuple):
-    request: Request
-    on_answer: OnAnswer
-    deadline_ms: float
-    timer: Timer
+class _NodeObserver(LinkObserver):
+    """What a link to one broker tells: its traffic to the metrics, the rest to the client."""
 
-
-class Peer:
-    """One broker on one lane: a connection, or the making of one, and what waits for it."""
-
-    def __init__(self, client: NetworkClient, node: Node, lane: str) -> None:
-        self.node = node
-        self.connection: Connection | None = None
-        """While it is connecting in the sense of TCP there is none yet."""
-        self.is_connecting = False
-        self.failures = 0
-        """Attempts in a row that came to nothing."""
-        self.is_slow = False
-        """Whether a request has waited for the connection for longer than it could, and there is none yet."""
+    def __init__(self, client: NetworkClient, node_id: int, lane: str) -> None:
         self._client = client
+        self._node_id = node_id
         self._lane = lane
-        self._world = client.world
-        self._retry_at_ms = 0.0
-        self._throttled_until_ms = 0.0
-        self._pending: deque[_Pending] = deque()
-        self._attempt = 0
-        self._timer: Timer | None = None
-        """One of: the set-up has taken too long, it is time to try again, the connection has been idle."""
-        self._used_ms = 0
-        self._is_closed = False
+        self._measured: NodeMetrics | None = None
+        """None until there was a connection: an attempt is not measured."""
 
-    @property
-    def is_ready(self) -> bool:
-        connection = self.connection
-        return connection is not None and connection.is_open and connection.versions is not None
-
-    @property
-    def load(self) -> int:
-        connection = self.connection
-        return len(self._pending) + (0 if connection is None else connection.in_flight_count)
-
-    def retry_in_ms(self) -> float:
-        """How long this broker is not to be connected to yet."""
-        if self.is_ready or self.is_connecting:
-            return 0.0
-        return max(0.0, self._retry_at_ms - self._world.clock.monotonic_ms())
-
-    # Sending
-
-    def send(self, request: Request, timeout_ms: float, on_answer: OnAnswer) -> None:
-        connection = self.connection
-        if connection is not None and connection.is_open and connection.versions is not None and not self._pending:
-            now_ms = self._world.clock.monotonic_ms()
-            if now_ms >= self._throttled_until_ms:
-                self._used_ms = now_ms
-                self._transmit(connection, request, timeout_ms, on_answer)
-                return
-        self._enqueue(request, timeout_ms, on_answer)
-
-    def send_only(self, request: Request) -> KafkaError | None:
-        connection = self.connection
-        assert connection is not None, "only a ready connection is sent on"
-        assert connection.versions is not None, "only a ready connection is sent on"
-        made = self._make(connection.versions, request)
-        if isinstance(made, KafkaError):
-            return made
-        try:
-            connection.send_only(*made)
-        except Exception as error:  # noqa: BLE001  it is the caller's
-            return _not_sent(request, error)
-        return None
-
-    def _enqueue(self, request: Request, timeout_ms: float, on_answer: OnAnswer) -> None:
-        def time_out() -> None:
-            if pending in self._pending:
-                self._pending.remove(pending)
-                self.is_slow = not self.is_ready
-                reason = f"not connected to {self.node} within {timeout_ms:.0f} ms"
-                late = RequestTimedOut(f"{_name(request)} was not sent: {reason}")
-                tell(on_answer, None, late, _name(request))
-
-        timer = self._world.tasks.later(timeout_ms, time_out)
-        pending = _Pending(request, on_answer, self._world.clock.monotonic_ms() + timeout_ms, timer)
-        self._pending.append(pending)
-        if self.is_ready:
-            self._wake_at(self._throttled_until_ms)
-        else:
-            self.connect()
-
-    def _transmit(self, connection: Connection, request: Request, timeout_ms: float, on_answer: OnAnswer) -> None:
-        assert connection.versions is not None, "only a ready connection is sent on"
-        made = self._make(connection.versions, request)
-        if isinstance(made, KafkaError):
-            tell(on_answer, None, made, _name(request))
-            return
-
-        def answered(response: Message | None, error: KafkaError | None) -> None:
-            throttle_ms = getattr(response, "throttle_time_ms", 0)
-            if throttle_ms > 0:
-                # The broker has answered at once and means: nothing more until then (KIP-219).
-                self._throttled_until_ms = self._world.clock.monotonic_ms() + throttle_ms
-            on_answer(response, error)
-
-        try:
-            connection.send(*made, timeout_ms, answered)
-        except Exception as error:  # noqa: BLE001  it is the caller's
-            # Nothing of it was sent: the version cannot carry what was asked for, or it was no request at all.
-            tell(on_answer, None, _not_sent(request, error), _name(request))
-
-    def _make(self, versions: ApiVersions, request: Request) -> tuple[Message, int] | KafkaError:
-        if isinstance(request, Build):
-            version = versions.usable(request.api_key, request.version_min, request.version_max)
-            if version is not None:
-                try:
-                    return request.make(version), version
-                except Exception as error:  # noqa: BLE001  it is the caller's
-                    return as_kafka_error(error, f"The {_name(request)} request could not be built")
-            key = request.api_key
-        else:
-            assert request.schema.api_key is not None, "a request has an API"
-            key = request.schema.api_key
-            version = versions.usable(key)
-            if version is not None:
-                return request, version
-        return UnsupportedVersion(f"The broker {self.node} has no version of {APIS[key].name} that can be used here")
-
-    def _flush_pending(self) -> None:
-        """Send what has waited for the connection, or for the end of a throttle."""
-        connection = self.connection
-        while self._pending and connection is not None and self.is_ready:
-            now_ms = self._world.clock.monotonic_ms()
-            if now_ms < self._throttled_until_ms:
-                self._wake_at(self._throttled_until_ms)
-                return
-            pending = self._pending.popleft()
-            pending.timer.cancel()
-            self._used_ms = now_ms
-            self._transmit(connection, pending.request, max(1.0, pending.deadline_ms - now_ms), pending.on_answer)
-
-    def _wake_at(self, at_ms: float) -> None:
-        self._world.tasks.later(max(1.0, at_ms - self._world.clock.monotonic_ms()), self._flush_pending)
-
-    # Connecting
-
-    def connect(self) -> None:
-        """Connect, now or when the backoff is over; nothing when that is under way or done."""
-        if self._is_closed or self.is_connecting or self.is_ready:
-            return
-        wait_ms = self.retry_in_ms()
-        if wait_ms > 0:
-            if self._timer is None:
-                # The clock counts whole milliseconds: a shorter wait would find nothing changed, and wait again.
-                self._set_timer(max(wait_ms, 1.0), self.connect)
-            return
-        self._cancel_timer()
-        self.is_connecting = True
-        self._attempt += 1
-        attempt = self._attempt
-        setup_ms = self._client.setup_backoff.delay_ms(self.failures)
-        log.debug("[%s] Initiating connection to node %s", self._client.name, self.node)
-
-        def on_connected(result: Stream | OSError) -> StreamHandler | None:
-            if attempt != self._attempt or self._is_closed:
-                if not isinstance(result, OSError):
-                    result.abort()
-                return None
-            if isinstance(result, OSError):
-                self._on_failed(connect_failure(result))
-                return None
-            self.connection = Connection(
-                self._world,
-                result,
-                client_id=self._client.config.client_id,
-                receive_buffer=self._client.receive_buffer,
-                measured=self._client.measured.node(self.node.node_id, is_coordinator=self._lane == COORDINATOR),
-                on_ready=self._on_ready,
-                on_closed=self._on_closed,
-            )
-            self._world.tasks.soon(partial(self._negotiate, self.connection, setup_ms))
-            return self.connection
-
-        def time_out() -> None:
-            self._timer = None
-            if attempt == self._attempt and self.is_connecting:
-                reason = f"not set up within {setup_ms:.0f} ms"
-                if self.connection is not None:
-                    self.connection.fail(NetworkException(reason))
-                else:
-                    self._attempt += 1  # whatever comes of it comes too late
-                    self._on_failed(reason)
-
-        self._set_timer(setup_ms, time_out)
+    def connecting(self) -> None:
         self._client.bootstrap.begin()
-        self._world.network.connect(self.node.host, self.node.port, on_connected)
 
-    def _negotiate(self, connection: Connection, timeout_ms: float) -> None:
-        if connection.is_open:
-            connection.negotiate(timeout_ms)
+    def opened(self) -> None:
+        self._measured = self._client.measured.node(self._node_id, is_coordinator=self._lane == COORDINATOR)
+        self._measured.opened()
 
-    def _on_ready(self, connection: Connection) -> None:
-        self._cancel_timer()
+    def ready(self) -> None:
         self._client.bootstrap.reached()
-        self.is_connecting = False
-        self.is_slow = False
-        self.failures = 0
-        self._used_ms = self._world.clock.monotonic_ms()
-        self._watch_idle()
-        self._flush_pending()
 
-    def _on_closed(self, connection: Connection, error: KafkaError) -> None:
-        if connection is self.connection:
-            self.connection = None
-            if self._is_closed:
-                return
-            if self.is_connecting:
-                self._on_failed(str(error), error)
-            else:
-                log.info("[%s] Node %s disconnected: %s", self._client.name, self.node.node_id, error)
-                self._lost(error)
+    def sent(self, size: int, now_ms: float) -> None:
+        assert self._measured is not None, "only a connection that was opened is sent on"
+        self._measured.sent_request(size, now_ms)
 
-    def _on_failed(self, reason: str, refusal: KafkaError | None = None) -> None:
-        """An attempt to connect came to nothing; `refusal` is what the broker said, if it said anything."""
-        self.connection = None
-        self.is_connecting = False
-        node = self.node
-        if self.failures & (self.failures + 1) == 0:  # the first, and then ever more rarely
-            log.warning("[%s] Connection to node %s (%s:%d) could not be established: %s. Is a broker running there?",
-                        self._client.name, node.node_id, node.host, node.port, reason)  # fmt: skip
-        if refusal is not None and not refusal.retriable:
-            self._lost(refusal)
-            return
-        error = NetworkException(f"no connection to {node}: {reason}")
-        self._lost(self._client.bootstrap.failed(node.node_id, reason, error))
+    def received(self, size: int, sent_ms: float, now_ms: float) -> None:
+        assert self._measured is not None, "only a connection that was opened receives"
+        self._measured.received_response(size, sent_ms, now_ms)
 
-    def _lost(self, error: KafkaError) -> None:
-        self._cancel_timer()
-        self._retry_at_ms = self._world.clock.monotonic_ms() + self._client.connect_backoff.delay_ms(self.failures)
-        self.failures += 1
-        self._fail_pending(error)
+    def closed(self, error: KafkaError) -> None:
+        assert self._measured is not None, "only a connection that was opened is closed"
+        self._measured.closed()
+
+    def failed(self, error: NetworkException, reason: str) -> KafkaError:
+        return self._client.bootstrap.failed(self._node_id, reason, error)
+
+    def lost(self) -> None:
         if self._lane == MAIN:
             for told in list(self._client.on_disconnected):
-                told(self.node.node_id)
-
-    def _fail_pending(self, error: KafkaError) -> None:
-        pending, self._pending = self._pending, deque()
-        for one in pending:
-            one.timer.cancel()
-            tell(one.on_answer, None, error, _name(one.request))
-
-    # Ending
-
-    def _watch_idle(self) -> None:
-        idle_ms = self._client.config.connections_max_idle_ms
-        if idle_ms < 0:
-            return
-
-        def look() -> None:
-            self._timer = None
-            connection = self.connection
-            if connection is None or not self.is_ready:
-                return
-            left_ms = self._used_ms + idle_ms - self._world.clock.monotonic_ms()
-            if left_ms > 0 or self.load:
-                self._set_timer(max(left_ms, 1000), look)
-            else:
-                log.debug("[%s] About to close the idle connection to node %s", self._client.name, self.node)
-                self.connection = None
-                connection.close(NetworkException("the connection was idle"))
-
-        self._set_timer(idle_ms, look)
-
-    def close(self, error: KafkaError) -> None:
-        """End for good."""
-        self._is_closed = True
-        self._attempt += 1
-        self._cancel_timer()
-        connection, self.connection = self.connection, None
-        if connection is not None and connection.is_open:
-            connection.close(error)
-        self._fail_pending(error)
-
-    def _set_timer(self, delay_ms: float, call: Callable[[], None]) -> None:
-        self._cancel_timer()
-
-        def due() -> None:
-            self._timer = None
-            call()
-
-        self._timer = self._world.tasks.later(delay_ms, due)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def _not_sent(request: Request, error: Exception) -> KafkaError:
-    """What to tell of a request that could not be encoded or sent."""
-    if isinstance(error, EncodeError):
-        return InvalidRequest(str(error))
-    return as_kafka_error(error, f"The {_name(request)} request could not be sent")
-
-
-def _name(request: Request) -> str:
-    key = request.api_key if isinstance(request, Build) else request.schema.api_key
-    assert key is not None, "a request has an API"
-    return APIS[key].name
+                told(self._node_id)
 
 
 def bootstrap_nodes(servers: tuple[str, ...]) -> dict[int, Node]:

@@ -53,11 +53,12 @@ class FakeNetwork(AdminNetwork):
         measured = self.measured.node(node_id)
         try:
             made, size = self._made(request)
-            sent_ms = measured.sent_request(size)
+            measured.sent_request(size, self.world.clock.monotonic_ms())
             response = self._cluster.answer(node_id, made)
         except Exception as error:  # noqa: BLE001  it is the caller's
             return None, as_kafka_error(error, "The request could not be built or answered")
-        measured.received_response(0, sent_ms)  # nothing of it was written as bytes
+        now_ms = self.world.clock.monotonic_ms()
+        measured.received_response(0, now_ms, now_ms)  # nothing of it was written as bytes
         return response, None
 
     def _made(self, request: Request) -> tuple[Message, int]:

@@ -378,7 +378,7 @@ def test_closing_from_another_thread_ends_the_wait(backoff_ms: int) -> None:
     )
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(admin.create_topics, [NewTopic("a", 1, 1)], timeout=120)
-        while not admin._admin._network._peers:  # not yet asked for: nothing is counted before it was sent
+        while not admin._admin._network._links:  # not yet asked for: nothing is counted before it was sent
             time.sleep(0.001)
         admin.close()
         try:

@@ -296,10 +296,11 @@ def test_connections_requests_and_bytes_are_of_all_brokers_and_of_each() -> None
     one.opened()
     two.opened()
     two.closed()
-    sent_ms = one.sent_request(100)
-    two.sent_request(300)
+    sent_ms = clock.now_ms
+    one.sent_request(100, sent_ms)
+    two.sent_request(300, sent_ms)
     clock.now_ms += 7
-    one.received_response(50, sent_ms)
+    one.received_response(50, sent_ms, clock.now_ms)
     found = metrics.snapshot()
     assert found.value("connection-count") == 1
     assert found.value("connection-creation-total") == 2
@@ -320,7 +321,8 @@ def test_traffic_that_is_added_up_by_the_second_is_in_the_right_window() -> None
     metrics = Metrics("p", clock)
     node = NetworkMetrics(metrics, "producer").node(1)
     for count in range(3000):
-        node.received_response(20, node.sent_request(100 + count % 10))
+        node.sent_request(100 + count % 10, clock.now_ms)
+        node.received_response(20, clock.now_ms, clock.now_ms)
         clock.now_ms += 100
     found = metrics.snapshot()
     assert found.value("request-total") == found.value("response-total") == 3000
@@ -339,7 +341,7 @@ def test_a_group_coordinator_is_a_node_of_its_own_for_consumers_alone() -> None:
     """Kafka's consumers connect to it once more, under the largest id less its own; producers and admins do not."""
     for kind, tag in (("consumer", "node-2147483646"), ("producer", "node-1"), ("admin-client", "node-1")):
         metrics = Metrics("c", Clock())
-        NetworkMetrics(metrics, kind).node(1, is_coordinator=True).sent_request(10)
+        NetworkMetrics(metrics, kind).node(1, is_coordinator=True).sent_request(10, 0)
         assert metrics.snapshot().value("request-total", tags={"node-id": tag}) == 1
 
 
@@ -348,8 +350,8 @@ def test_of_too_many_brokers_one_without_a_connection_is_forgotten_and_its_traff
     network = NetworkMetrics(metrics, "consumer")
     network.node(0).opened()
     for node_id in range(NODES_MAX):
-        network.node(node_id).sent_request(10)
-    network.node(5000).sent_request(10)
+        network.node(node_id).sent_request(10, 0)
+    network.node(5000).sent_request(10, 0)
     found = metrics.snapshot()
     assert found.value("request-total") == NODES_MAX + 1
     assert found.value("request-total", tags={"node-id": "node-0"}) == 1
