@@ -133,7 +133,7 @@ class ConsumerCore:
         return bool(
             self.is_woken
             or self.is_closed
-            or self._errors
+            or self.fetcher.is_stopped  # by an error that is to be raised, or that was: then fetching begins again
             or (group is not None and (group.events or group.commits.completions))
         )
 
@@ -498,8 +498,9 @@ class ConsumerCore:
         states = [self.subscription.state(partition) for partition in partitions]
         for state in states:
             state.is_paused = is_paused
+        # Also when paused: what was fetched ahead of these kept their broker from being asked for the others.
+        self.go_on()
         if not is_paused:
-            self.go_on()
             self.signal()
 
     @contextmanager

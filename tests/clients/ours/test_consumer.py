@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.client import AsyncConsumer, Consumer
+from ottla.client.consumer.fetcher import AHEAD
 from ottla.client.errors import (
     ClientClosed,
     IllegalState,
@@ -24,7 +25,7 @@ from ottla.client.errors import (
 )
 from ottla.errors import InvalidGroupId
 from ottla.types import TopicPartition
-from tests.clients.ours.consumers import FACES, make_topic, numbers, partitions, read, values, write
+from tests.clients.ours.consumers import FACES, PATIENCE_S, make_topic, numbers, partitions, read, values, write
 from tests.support.clients import CODECS, eventually
 
 Make = Callable[..., Any]
@@ -217,6 +218,34 @@ def test_paused_partitions_keep_what_was_fetched_and_go_on_where_they_were(make:
             assert [record.offset for record in seen if record.partition == partition] == list(range(50))
 
 
+@pytest.mark.parametrize("timeout", [0, 2 * PATIENCE_S])
+def test_pausing_a_partition_whose_fetches_wait_does_not_stop_the_others(
+    make: Make, address: str, timeout: float
+) -> None:
+    """Two fetches of the busy one wait for the user, and the quiet one is not fetched without it. Once the busy one is
+    paused nobody takes those two: what the quiet one gets from then on must come all the same."""
+    topic = make_topic(address, 2)
+    write(address, topic, numbers(1000), settings={"batch.num.messages": 100})
+    busy, quiet = partitions(topic, 2)
+    with make(max_partition_fetch_bytes=1000) as consumer:
+        consumer.assign([busy, quiet])
+        assert len(consumer.poll(PATIENCE_S, max_records=1)) == 1
+        eventually(lambda: _is_at_rest(consumer, busy), "fetched ahead as far as may be, and all else done")
+        consumer.pause([busy])
+        write(address, topic, numbers(1), partition=1)
+        eventually(lambda: bool(consumer.poll(timeout)), "the quiet partition's record")
+        assert consumer.position(quiet) == 1
+
+
+def _is_at_rest(consumer: Any, partition: TopicPartition) -> bool:
+    """Whether the fetches of a partition wait for the user and nothing is on its way, such as a second look at the
+    metadata, which would have the fetcher look again as well."""
+    core = getattr(consumer, "consumer", consumer)._core
+    age_ms = core.world.clock.monotonic_ms() - core.metadata.updated_ms
+    is_full: bool = core.subscription.partitions[partition].buffered_count == AHEAD
+    return is_full and age_ms > 3 * core.config.retry_backoff_ms
+
+
 # Beginning without an offset
 
 
@@ -281,6 +310,30 @@ def test_an_offset_out_of_range_without_a_policy_is_told_with_its_place(make: Ma
         assert raised.value.offsets == {place: 1000}
         consumer.seek(place, 19)
         assert values(read(consumer, 1)) == numbers(1, 19)
+
+
+@pytest.mark.parametrize("timeout", [0, 2 * PATIENCE_S])
+def test_after_an_error_the_next_polls_fetch_again(make: Make, address: str, timeout: float) -> None:
+    """Nothing is fetched until the user has heard of an error. What asks again then is the next poll, whether it waits
+    or not: here it meets the error again, because nobody has sought."""
+    topic = make_topic(address)
+    [place] = partitions(topic)
+
+    def is_told() -> bool:
+        try:
+            consumer.poll(timeout)
+        except OffsetsOutOfRange:
+            return True
+        return False
+
+    with make(auto_offset_reset="none") as consumer:
+        consumer.assign([place])
+        consumer.seek(place, 1000)
+        for _ in range(3):
+            eventually(is_told, "a poll that tells of the offset")
+        consumer.seek(place, 0)
+        write(address, topic, numbers(1))
+        assert values(read(consumer, 1)) == numbers(1)
 
 
 # Transactions
