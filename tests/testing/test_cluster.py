@@ -38,6 +38,13 @@ def own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
+@pytest.fixture(autouse=True)
+def nothing_frozen() -> None:
+    """Tests that ran a node in this process have frozen what was there, and every such object that ends is one less:
+    only without them does the count say what a cluster has left."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="module")
 def used() -> None:
     """One cluster has been: what is imported and opened once and for all is there."""
