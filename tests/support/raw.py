@@ -7,6 +7,7 @@ import socket
 from types import TracebackType
 from typing import TypeVar
 
+from ottla.types import Uuid
 from ottla.wire import APIS, Message
 from ottla.wire.frames import read_response, write_request
 from ottla.wire.messages.create_topics import (
@@ -51,12 +52,13 @@ class RawClient:
     def send(self, request: Message, version: int, answer: type[Answer]) -> Answer:
         return self.receive(self.post(request, version), version, answer)
 
-    def create_topic(self, name: str, configs: dict[str, str] | None = None, *, partitions: int = 1) -> None:
-        """Make a topic of one replica."""
+    def create_topic(self, name: str, configs: dict[str, str] | None = None, *, partitions: int = 1) -> Uuid:
+        """Make a topic of one replica; its id."""
         settings = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
         request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, [], settings)], timeout_ms=10_000)
         (made,) = self.send(request, 7, CreateTopicsResponse).topics
         assert made.error_code == 0, made
+        return Uuid(made.topic_id)
 
     def close(self) -> None:
         self._stream.close()

@@ -53,7 +53,7 @@ def assign(
     }
     assigned: dict[str, list[Place]] = {member_id: [] for member_id in order}
     if len({members[member_id].topic_names for member_id in order}) == 1:
-        parts = [(order, topics_of[order[0]], _place_hash)]
+        parts = [(order, topics_of[order[0]], place_hash)]
     else:
         every = {topic_id: None for topics in topics_of.values() for topic_id in topics}
         parts = [([one for one in order if topic_id in topics_of[one]], [topic_id], _index_hash) for topic_id in every]
@@ -149,7 +149,7 @@ def _fill(
 # Java's hashes, whose order decides who gives up and who gets what, as in Kafka.
 
 
-def _place_hash(place: Place) -> int:
+def place_hash(place: Place) -> int:
     topic_id, index = place
     folded = int.from_bytes(topic_id[:8], "big") ^ int.from_bytes(topic_id[8:], "big")
     return _int_hash((((folded >> 32) ^ (folded & 0xFFFF_FFFF)) * 31 + index) & 0xFFFF_FFFF)
