@@ -11,17 +11,11 @@ from ottla.storage.cleaner_manager import CleanerManager, CleanerStep
 from ottla.storage.cleaner_stats import CleanerStats
 from ottla.storage.damage import DamagedFile
 from ottla.storage.loader import load_log
-from ottla.storage.log import (
-    AppendInfo,
-    Isolation,
-    Log,
-    LogRead,
-    OffsetsOutOfOrder,
-    SpecialTimestamp,
-    UnexpectedAppendOffset,
-)
+from ottla.storage.log import Log
+from ottla.storage.log_appender import AppendInfo, OffsetsOutOfOrder, UnexpectedAppendOffset
 from ottla.storage.log_dir import LogDir
 from ottla.storage.log_manager import LogManager
+from ottla.storage.log_reader import Isolation, LogRead, SpecialTimestamp
 from ottla.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from ottla.storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.offset_metadata import OffsetMetadata

@@ -7,15 +7,15 @@ from types import CodeType, FrameType, TracebackType
 
 # The innermost frame that is listed names the kind.
 _BY_FUNCTION = {
-    "Log._append_batches": "append",
-    "Log._append_plain": "append",
-    "Log._settle": "append",
+    "LogAppender._append_batches": "append",
+    "LogAppender._append_judged": "append",
+    "Log.settle": "append",
     "Log.roll": "roll",
-    "Log.flush": "flush",
+    "LogFlusher.flush": "flush",
     "SyncPlan.sync": "flush",
-    "Log.truncate_to": "truncate",
-    "Log.truncate_fully_and_start_at": "truncate",
-    "Log.delete_segments": "retention",
+    "LogTrimmer.truncate_to": "truncate",
+    "LogTrimmer.truncate_fully_and_start_at": "truncate",
+    "LogTrimmer.delete_segments": "retention",
     "Log.close": "close",
     "LogManager.shutdown": "close",
     "LogManager._checkpoint_directory": "checkpoint",

@@ -68,7 +68,7 @@ ON_THE_LOOP = {
 """The syncs that are left on the loop, and what they have to come before. One at a time: requests run in between."""
 
 CALLERS = {
-    "_settle": "begin_epoch",
+    "settle": "begin_epoch",
     "roll": "roll",
     "swap_in": "swap_in",
     "_change": "cleaner checkpoint",

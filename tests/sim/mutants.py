@@ -87,13 +87,13 @@ def _promise(context, partition, records, acks):
         "acknowledging before the sync",
         (
             Edit(
-                "ottla/storage/log.py",
-                "if end_offset - self.recovery_point >= rules.flush_messages:",
+                "ottla/storage/log_appender.py",
+                "if end_offset - owner.flusher.recovery_point >= rules.flush_messages:",
                 "if False:",
             ),
             Edit(
-                "ottla/storage/log.py",
-                "if last_offset + 1 - self.recovery_point >= config.flush_messages:",
+                "ottla/storage/log_appender.py",
+                "if last_offset + 1 - owner.flusher.recovery_point >= config.flush_messages:",
                 "if False:",
             ),
         ),
@@ -102,9 +102,9 @@ def _promise(context, partition, records, acks):
         "serving past the watermark",
         (
             Edit(
-                "ottla/storage/log.py",
-                "            return self._high_watermark_place()\n        return self.end",
-                "            return self.end\n        return self.end",
+                "ottla/storage/watermarks.py",
+                "            return self._high_watermark_place()\n        return self._log.end",
+                "            return self._log.end\n        return self._log.end",
             ),
         ),
     ),
@@ -164,9 +164,9 @@ def _early(runtime, slot, name, decide):
         "reading committed records past the last stable offset",
         (
             Edit(
-                "ottla/storage/log.py",
-                "        return self.end if isolation is Isolation.LOG_END else self._last_stable_place()\n",
-                "        return self.end if isolation is Isolation.LOG_END else self._high_watermark_place()\n",
+                "ottla/storage/watermarks.py",
+                "        return self._log.end if isolation is Isolation.LOG_END else self._last_stable_place()\n",
+                "        return self._log.end if isolation is Isolation.LOG_END else self._high_watermark_place()\n",
             ),
         ),
     ),

@@ -1,0 +1,103 @@
+"""How far a log is on the device: its recovery point, and what to sync to move it.
+
+Promises: everything below `recovery_point` survives a power cut, and it moves only when something was synced. The
+segments' files come first, then the directory that names new ones; the checkpoint that vouches for both is the log
+manager's, and comes after. Called by `log`; the plans are run by whoever may wait for the device.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.storage.chores import SyncPlan
+
+if TYPE_CHECKING:
+    from ottla.storage.log import Log
+
+
+class LogFlusher:
+    """See the module."""
+
+    __slots__ = ("_begun_count", "_log", "_named_count", "last_flushed_ms", "recovery_point")
+
+    def __init__(self, owner: Log, recovery_point: int) -> None:
+        self._log = owner
+        self.recovery_point = recovery_point
+        self.last_flushed_ms = owner.world.clock.now_ms()
+        self._begun_count = 1  # segments that were begun, the first perhaps by whoever opened the log
+        self._named_count = 0  # how many of them have durable names
+
+    def on_segment_begun(self) -> None:
+        """There is a new file, whose name the next flush makes durable."""
+        self._begun_count += 1
+
+    def go_back_to(self, offset: int) -> None:
+        """What lies at or above `offset` is gone."""
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def plan_roll_flush(self, offset: int, snapshot: str | None) -> SyncPlan | None:
+        owner = self._log
+        if owner.is_closed or owner.log_dir.is_offline:
+            return None
+        # The snapshot is synced even when a flush has come first: retention may soon remove what it was made from.
+        plan = self.plan_flush(offset) or SyncPlan(owner.world.disk)
+        if snapshot is not None and owner.world.disk.exists(snapshot):
+            plan.files.append(owner.world.disk.open(snapshot))
+            snapshot_file = plan.files[-1]
+            on_done = plan.on_done
+
+            def done() -> None:
+                snapshot_file.close()
+                on_done()
+
+            plan.on_done = done
+        return plan
+
+    def plan_flush(self, offset: int | None = None, *, including_active: bool = False) -> SyncPlan | None:
+        """What to sync so that everything below `offset` (the log end by default) survives a power cut."""
+        owner = self._log
+        # Not beyond the last batch: a chore may name an offset that a truncation has taken away since, and what is
+        # appended later behind offsets without batches is not flushed by this.
+        upper = min(owner.log_end_offset if offset is None else offset, owner.batches_end)
+        truncation_count, begun_count = owner.trimmer.truncation_count, self._begun_count
+        # There is nothing in it to lose, unless recovery or a truncation has emptied files that were not empty.
+        is_unused = (
+            owner.log_end_offset == 0 and owner.trimmer.truncation_count == 0 and not owner.segments.active.is_repaired
+        )
+        if upper + including_active <= self.recovery_point or is_unused:
+            return None
+        plan = SyncPlan(
+            owner.world.disk,
+            on_done=lambda: self._mark_flushed(upper, truncation_count, begun_count),
+            on_failed=self._on_flush_failed,
+        )
+        for segment in owner.segments.covering(self.recovery_point, upper + including_active):
+            plan.files += segment.files_to_sync()
+        # The names of new segments are part of what has to survive; at an orderly stop also that of an index of aborted
+        # transactions, which nobody would miss.
+        if begun_count != self._named_count or including_active:
+            plan.directories.append(owner.directory)
+        return plan
+
+    def _mark_flushed(self, offset: int, truncation_count: int, begun_count: int) -> None:
+        self._named_count = max(self._named_count, begun_count)
+        # What was synced may have been truncated meanwhile, and other records be there now.
+        if offset > self.recovery_point and truncation_count == self._log.trimmer.truncation_count:
+            self.recovery_point = offset
+            self.last_flushed_ms = self._log.world.clock.now_ms()
+
+    def _on_flush_failed(self, error: OSError) -> None:
+        owner = self._log
+        if not owner.is_closed:  # or the files were closed under the sync, and nothing is wrong
+            owner.log_dir.take_offline(f"flushing {owner.partition}", error)
+
+    def flush(self, offset: int | None = None, *, including_active: bool = False) -> None:
+        """Return when everything below `offset` (the log end by default) is on the device."""
+        owner = self._log
+        owner.check_usable()
+        try:
+            plan = self.plan_flush(offset, including_active=including_active)
+            if plan is not None:
+                plan.run()
+        except OSError as error:
+            owner.log_dir.fail(f"flushing {owner.partition}", error)
