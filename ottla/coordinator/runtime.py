@@ -146,6 +146,7 @@ class Runtime(Generic[S]):
             promise=self.world.tasks.promise,
             undo=undo,
             not_leading=partial(self._not_leading, made),
+            overloaded=_overloaded,
             high_watermark=lambda: made.log.high_watermark,
         )
         self._slots[index] = slot
@@ -422,6 +423,10 @@ class Runtime(Generic[S]):
         if slot is not None and slot.status is Status.LOADING:
             return CoordinatorLoadInProgress(f"{name}: the coordinator is loading and hence can't process requests.")
         return NotCoordinator(f"{name}: this is not the correct coordinator.")
+
+
+def _overloaded(name: str) -> CoordinatorNotAvailable:
+    return CoordinatorNotAvailable(f"{name}: too much of this coordinator's log is not committed yet.")
 
 
 def coordinator_error(error: KafkaError) -> KafkaError:

@@ -4,7 +4,7 @@
 coordinators stand on it.
 """
 
-from ottla.machine.machine import Machine, Result
+from ottla.machine.machine import PARKED_MAX, UNCOMMITTED_MAX, Machine, Result
 from ottla.machine.undo import UndoDict, UndoLog
 
-__all__ = ["Machine", "Result", "UndoDict", "UndoLog"]
+__all__ = ["PARKED_MAX", "UNCOMMITTED_MAX", "Machine", "Result", "UndoDict", "UndoLog"]

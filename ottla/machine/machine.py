@@ -12,6 +12,8 @@ Promises:
 - When leadership is lost, everything uncommitted is taken back and every parked response fails with the error that
   sends the asker to the next leader.
 - Nothing waits while nothing is uncommitted: the promise is then resolved before `submit` returns.
+- A leader without a majority does not grow: with `PARKED_MAX` responses parked, or `UNCOMMITTED_MAX` records
+  uncommitted, whatever would add to them is refused, and changes nothing.
 
 Synchronous and silent. Called by the controller and the coordinators; driven by what their logs tell.
 """
@@ -30,6 +32,11 @@ from ottla.world import Promise
 T = TypeVar("T")
 R = TypeVar("R")
 
+PARKED_MAX = 10_000
+"""How many responses wait for their records at a time."""
+UNCOMMITTED_MAX = 100_000
+"""How many records can be uncommitted when a decision adds to them; each is kept to be taken back."""
+
 
 @dataclass(slots=True)
 class Result(Generic[T]):
@@ -40,6 +47,15 @@ class Result(Generic[T]):
     then: Callable[[BaseException | None], object] | None = None
     """Called once: with None when the records are committed, with the error when they will not be. For decisions whose
     answers go to others than the one who asked."""
+    is_atomic: bool = True
+    """Whether the records are one batch of the log, all or none. Those that are not are cut where they are too many for
+    one, and a lost leadership can leave the first ones only: then every beginning of them must be true by itself."""
+    rests_on: int | None = None
+    """The offset of the last record that a response without records rests on; None where that can be any. A response
+    that rests on committed records only waits for nobody."""
+    on_appended: Callable[[int], object] | None = None
+    """Called with the offset of the last record when the records, if any, are replayed and appended: for what a leader
+    remembers beside the replicated state. A decision that is refused does not get so far."""
 
 
 class _Parked(NamedTuple):
@@ -57,8 +73,10 @@ class Machine(Generic[R]):
 
     `replay` applies one record; `append` puts records into the log as one atomic unit and returns the offset of the
     last. `promise` makes an open promise: `world.tasks.promise`. All state that `replay` changes is kept in `undo`.
-    `not_leading` makes the error of those who ask where this node does not lead. `high_watermark` is asked after an
-    append, where it can have moved with it.
+    `not_leading` makes the error of those who ask where this node does not lead, and `overloaded` the error of those
+    who ask where too much is uncommitted (the same, unless given: both send the asker back to try again).
+    `high_watermark` is asked after an append, where it can have moved with it. `batch_records_max` is where records
+    that are not atomic are cut.
     """
 
     def __init__(
@@ -69,13 +87,21 @@ class Machine(Generic[R]):
         promise: Callable[[], Promise[Any]],
         undo: UndoLog | None = None,
         not_leading: Callable[[str], KafkaError] | None = None,
+        overloaded: Callable[[str], KafkaError] | None = None,
         high_watermark: Callable[[], int] | None = None,
+        batch_records_max: int | None = None,
+        parked_max: int = PARKED_MAX,
+        uncommitted_max: int = UNCOMMITTED_MAX,
     ) -> None:
         self._replay = replay
         self._append = append
         self._promise = promise
         self._not_leading = not_leading or _not_controller
+        self._overloaded = overloaded or self._not_leading
         self._high_watermark = high_watermark
+        self._batch_records_max = batch_records_max
+        self._parked_max = parked_max
+        self._uncommitted_max = uncommitted_max
         self.undo = UndoLog() if undo is None else undo
         self.undo.is_enabled = False
         self.is_active = False
@@ -89,6 +115,11 @@ class Machine(Generic[R]):
     def parked_count(self) -> int:
         """How many responses wait for their records to be committed."""
         return len(self._parked)
+
+    @property
+    def uncommitted_count(self) -> int:
+        """How many records that this leader has appended are not committed."""
+        return max(0, self.last_appended + 1 - self.committed_end)
 
     # Deciding
 
@@ -115,13 +146,24 @@ class Machine(Generic[R]):
             then = result.then
             assert not self.undo.has_unsealed, f"{name}: a decision changed state; only replay may"
             if result.records:
-                self._record(result.records)
+                if self.last_appended >= self.committed_end:
+                    self._check_room(name)
+                self._record_all(result)
+                waits = self.last_appended >= self.committed_end
+            else:
+                waits = self.last_appended >= self.committed_end and (
+                    result.rests_on is None or result.rests_on >= self.committed_end
+                )
+                if waits:
+                    self._check_room(name)
+            if result.on_appended is not None:
+                result.on_appended(max(self.last_appended, self.committed_end - 1))
         except Exception as error:
             self.undo.revert_unsealed()
             if then is not None:
                 then(error)
             raise
-        if self.last_appended < self.committed_end:
+        if not waits:
             if then is not None:
                 then(None)
             return result.response
@@ -129,6 +171,18 @@ class Machine(Generic[R]):
             promise = self._promise()
         self._parked.append(_Parked(self.last_appended, name, promise, result.response, then))
         return promise
+
+    def _check_room(self, name: str) -> None:
+        if len(self._parked) >= self._parked_max or self.uncommitted_count >= self._uncommitted_max:
+            raise self._overloaded(name)
+
+    def _record_all(self, result: Result[Any]) -> None:
+        records, size = result.records, self._batch_records_max
+        if result.is_atomic or size is None or len(records) <= size:
+            self._record(records)
+        else:
+            for start in range(0, len(records), size):
+                self._record(records[start : start + size])
 
     def _record(self, records: Sequence[R]) -> None:
         """Replay first: a record that cannot be replayed must not get into the log, where every start would meet it."""

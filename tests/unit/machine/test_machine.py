@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from ottla.errors import KafkaStorageError, NotController, TopicAlreadyExists
-from ottla.machine import Machine, Result, UndoDict, UndoLog
+from ottla.machine import PARKED_MAX, Machine, Result, UndoDict, UndoLog
 from tests.support.transcript import check, transcripts
 
 Change = tuple[str, str]
@@ -27,14 +29,20 @@ class Play:
         self.next_offset = 0
         self.refuses = False
         self.is_alone = False
-        self.machine: Machine[Change] = Machine(
+        self.batch_sizes: list[int] = []
+        self.loop = loop
+        self.machine = self.make()
+        self.answers: list[tuple[str, asyncio.Future[Any]]] = []
+
+    def make(self, **limits: int) -> Machine[Change]:
+        return Machine(
             self.replay,
             self.append,
-            promise=loop.create_future,
+            promise=self.loop.create_future,
             undo=self.undo,
             high_watermark=lambda: self.next_offset if self.is_alone else 0,
+            **limits,
         )
-        self.answers: list[tuple[str, asyncio.Future[Any]]] = []
 
     def replay(self, record: Change) -> None:
         key, value = record
@@ -49,6 +57,7 @@ class Play:
         if self.refuses:
             raise KafkaStorageError("the disk is full")
         self.log += records
+        self.batch_sizes.append(len(records))
         self.next_offset += len(records)
         return self.next_offset - 1
 
@@ -83,6 +92,22 @@ class Play:
 
     def do_put_many(self, *pairs: str) -> None:
         self.submit("put-many", Result("done", changes(pairs)))
+
+    def do_put_in_batches(self, *pairs: str) -> None:
+        self.submit("put-in-batches", Result("done", changes(pairs), is_atomic=False))
+
+    def do_get_resting_on(self, offset: str, key: str) -> None:
+        self.submit(f"get {key}", Result(self.state.get(key, "nothing"), rests_on=int(offset)))
+
+    def do_limit(self, *limits: str) -> None:
+        """limit batch_records_max=N parked_max=N uncommitted_max=N: a machine with these, which does not lead yet."""
+        self.machine = self.make(**{name: int(value) for name, value in changes(limits)})
+
+    def do_batches(self) -> list[str]:
+        return [" ".join(str(size) for size in self.batch_sizes) or "none"]
+
+    def do_waiting(self) -> list[str]:
+        return [f"{self.machine.parked_count} parked, {self.machine.uncommitted_count} uncommitted"]
 
     def do_delete(self, key: str) -> None:
         self.submit(f"delete {key}", Result("gone", [(key, "")]))
@@ -200,3 +225,91 @@ def test_the_failure_names_what_was_asked() -> None:
             promise.result()
     finally:
         loop.close()
+
+
+def test_a_leader_without_a_majority_does_not_grow() -> None:
+    """A hundred thousand decisions that nobody confirms: what is kept for them has an end, and they are refused."""
+    loop = asyncio.new_event_loop()
+    try:
+        play = Play(loop)
+        play.machine.on_leader()
+        play.machine.submit("first", lambda: Result(0, [("key", "0")]))
+        refused_count = 0
+        for number in range(100_000):
+            kept = Result(number, [("key", str(number))]) if number % 2 else Result(number)
+            promise = play.machine.submit("more", lambda kept=kept: kept)  # type: ignore[misc]
+            assert isinstance(promise, asyncio.Future)
+            refused_count += promise.done() and isinstance(promise.exception(), NotController)
+        assert play.machine.parked_count == PARKED_MAX
+        assert len(play.undo) <= PARKED_MAX
+        assert refused_count == 100_000 + 1 - PARKED_MAX
+        play.machine.on_committed(play.next_offset)
+        assert (play.machine.parked_count, len(play.undo)) == (0, 0)
+        assert not play.machine.submit("after", lambda: Result(0, [("key", "1")])).done()
+    finally:
+        loop.close()
+
+
+def test_what_a_leader_remembers_beside_the_state_is_told_of_what_was_appended_only() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        play = Play(loop)
+        told: list[int] = []
+        play.machine.on_leader()
+        play.machine.submit("read", lambda: Result(None, on_appended=told.append))
+        play.machine.submit("write", lambda: Result(None, [("a", "1"), ("b", "1")], on_appended=told.append))
+        play.refuses = True
+        play.machine.submit("refused", lambda: Result(None, [("c", "1")], on_appended=told.append))
+        assert told == [-1, 1]
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_state_after_a_lost_leadership_is_that_of_the_committed_log(seed: int) -> None:
+    """Random decisions, commits of a beginning, and losses: the state is what a replay from nothing gives."""
+    chance = Random(seed)
+    loop = asyncio.new_event_loop()
+    try:
+        play = Play(loop)
+        play.machine = play.make(batch_records_max=3)
+        play.machine.on_leader()
+        committed = lost_count = 0
+        for _ in range(300):
+            match chance.choice(["put", "put", "put", "delete", "commit", "lose"]):
+                case "put":
+                    records = [(chance.choice("abcdefg"), str(chance.random())) for _ in range(chance.randint(1, 9))]
+                    is_atomic = chance.random() < 0.5
+                    play.submit("put", Result("", records, is_atomic=is_atomic))
+                case "delete" if play.state:
+                    play.submit("delete", Result("", [(chance.choice(sorted(play.state)), "")]))
+                case "commit":
+                    ends = [end for end in accumulate(play.batch_sizes) if end > committed]
+                    if ends:
+                        committed = chance.choice(ends)
+                        play.machine.on_committed(committed)
+                case "lose":
+                    play.machine.on_resign()
+                    lost_count += len(play.log) > committed
+                    while sum(play.batch_sizes) > committed:
+                        play.batch_sizes.pop()
+                    del play.log[committed:]
+                    play.next_offset = committed
+                    assert (play.machine.parked_count, len(play.undo)) == (0, 0)
+                    assert dict(play.state) == after(play.log)
+                    play.machine.on_leader()
+            assert dict(play.state) == after(play.log)
+        assert lost_count > 5
+    finally:
+        loop.close()
+
+
+def after(log: Sequence[Change]) -> dict[str, str]:
+    """What a replay of the log from nothing comes to."""
+    state: dict[str, str] = {}
+    for key, value in log:
+        if value:
+            state[key] = value
+        else:
+            del state[key]
+    return state
