@@ -1,7 +1,8 @@
 """`Controller`: answers the requests that change metadata, while its node leads the metadata quorum.
 
-Promises: an answer is given only when the records it rests on are committed. A request that cannot be decided at all
-raises a `KafkaError`; what is wrong with a part of a request is in the answer. A controller that does not lead raises
+Promises: an answer is given only when the records it rests on are committed, and `RequestTimedOut` raised when they
+are not by the request's deadline. A request that cannot be decided at all raises a `KafkaError`; what is wrong with a
+part of a request is in the answer. A controller that does not lead, or has more uncommitted than it may, raises
 `NotController` and changes nothing.
 Called by brokers, in this process or through their connection; driven by raft, whose listener it is.
 """
@@ -9,16 +10,17 @@ Called by brokers, in this process or through their connection; driven by raft, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.config import BrokerConfig
-from ottla.errors import UnknownTopicOrPartition, UnsupportedVersion
+from ottla.errors import NotController, RequestTimedOut, UnknownTopicOrPartition, UnsupportedVersion
 from ottla.machine import Machine, Result
 from ottla.metadata.control.activation import abort_record, first_records
 from ottla.metadata.control.config_requests import ConfigRequests
 from ottla.metadata.control.config_rules import TableRules
-from ottla.metadata.control.creation import Creation, check_record_count
+from ottla.metadata.control.creation import RECORDS_PER_REQUEST_MAX, Creation, check_record_count
 from ottla.metadata.control.elections import Elections
 from ottla.metadata.control.feature_updates import FeatureUpdates
 from ottla.metadata.control.gauges import Gauge, read_gauges
@@ -69,6 +71,10 @@ T = TypeVar("T")
 STALE_CHECKS_PER_SESSION = 8
 """How often in a session timeout the controller looks for brokers to fence."""
 
+RECORDS_PER_BATCH_MAX = RECORDS_PER_REQUEST_MAX
+"""Where records that need not be atomic are cut into batches of the metadata log: what a broker's end comes to is as
+large as the broker was, and a batch has an end."""
+
 
 # What clients ask for is bounded. What follows from a broker's end is not: it is as large as the broker was.
 _FROM_CLIENTS: frozenset[type[Message]] = frozenset(
@@ -84,9 +90,28 @@ _FROM_CLIENTS: frozenset[type[Message]] = frozenset(
     }
 )
 
+# Those whose time-out acts in Kafka: UpdateFeatures has one too, and Kafka does not look at it.
+_WITH_TIMEOUT = (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    CreatePartitionsRequest,
+    ElectLeadersRequest,
+    AlterPartitionReassignmentsRequest,
+)
+
+
+class Voters(Protocol):
+    """The members of the quorum: `VoterSet`."""
+
+    @property
+    def ids(self) -> Collection[int]: ...
+
 
 class Quorum(Protocol):
     """What the controller asks of raft: `RaftNode`."""
+
+    @property
+    def voters(self) -> Voters: ...
 
     @property
     def log_end_offset(self) -> int: ...
@@ -129,11 +154,14 @@ class Controller:
     def _reset(self) -> None:
         """Know nothing, as before the first record."""
         config = self._config
-        quorum_ids = [voter.id for voter in config.quorum_voters]
-        state = ControlState(self._rules, node_id=config.node_id, quorum_ids=quorum_ids)
+        state = ControlState(self._rules, node_id=config.node_id, quorum_ids=lambda: self._raft.voters.ids)
         self._state = state
         self._machine: Machine[VersionedRecord] = Machine(
-            state.replay, self._raft.append, promise=self._world.tasks.promise, undo=state.undo
+            state.replay,
+            self._raft.append,
+            promise=self._world.tasks.promise,
+            undo=state.undo,
+            batch_records_max=RECORDS_PER_BATCH_MAX,
         )
         elections = Elections(state.topics, state.brokers, state.configs, state.features)
         creation = Creation(
@@ -196,8 +224,17 @@ class Controller:
 
     # Requests
 
-    async def handle(self, request: Message, *, version: int) -> Message:
-        """The answer to a request of one of the classes above, in the form of `version`."""
+    async def handle(self, request: Message, *, version: int, deadline_ms: float | None = None) -> Message:
+        """The answer to a request of one of the classes above, in the form of `version`.
+
+        `deadline_ms` is when the caller stops waiting, in monotonic time: `timeout_ms` of the request from now, unless
+        given, or `request.timeout.ms` where the request has none. What is decided by then may be committed after it.
+        """
+        now_ms = self._world.clock.monotonic_ms()
+        if deadline_ms is None:
+            deadline_ms = now_ms + self._timeout_ms(request)
+        if deadline_ms <= now_ms:
+            raise RequestTimedOut()
         decide = self._handlers.get(type(request))
         if decide is None:
             raise UnsupportedVersion(f"A controller does not answer {type(request).__name__}")
@@ -209,8 +246,22 @@ class Controller:
                 check_record_count(result.records)
             return result
 
-        response: Message = await self._submit(type(request).__name__, bounded)
+        promise = self._submit(type(request).__name__, bounded)
+        if not promise.done():
+
+            def time_out() -> None:
+                if not promise.done():
+                    promise.set_exception(RequestTimedOut())
+
+            timer = self._world.tasks.later(deadline_ms - now_ms, time_out)
+            promise.add_done_callback(lambda _: timer.cancel())
+        response: Message = await promise
         return response
+
+    def _timeout_ms(self, request: Message) -> int:
+        if isinstance(request, _WITH_TIMEOUT):
+            return request.timeout_ms
+        return self._config.request_timeout_ms
 
     def _submit(self, name: str, decide: Callable[[], Result[T]]) -> Promise[T]:
         self._state.next_offset = self._raft.log_end_offset
@@ -235,7 +286,7 @@ class Controller:
         result = self._state.producer_ids.allocate(request.broker_id, request.broker_epoch)
         block = result.response
         response = AllocateProducerIdsResponse(producer_id_start=block.first_id, producer_id_len=block.size)
-        return Result(response, result.records)
+        return _with_response(result, response)
 
     def _register_broker(self, request: BrokerRegistrationRequest, version: int) -> Result[Message]:
         result = self._lifecycle.register_broker(
@@ -248,37 +299,29 @@ class Controller:
             "%s Registering broker %d, incarnation %s, at broker epoch %d (%d records)",
             self._subject, request.broker_id, request.incarnation_id, result.response, len(result.records),
         )  # fmt: skip
-        return Result(BrokerRegistrationResponse(broker_epoch=result.response), result.records)
+        return _with_response(result, BrokerRegistrationResponse(broker_epoch=result.response))
 
     def _heartbeat(self, request: BrokerHeartbeatRequest, _: int) -> Result[Message]:
-        heartbeats = self._state.brokers.heartbeats
-        assert heartbeats is not None, "a machine that is active has heartbeats"
-        broker = self._state.brokers.brokers.get(request.broker_id)
-        if broker is not None and broker.epoch == request.broker_epoch:
-            heartbeats.contact(request.broker_id, request.broker_epoch)
         result = self._lifecycle.heartbeat(request)
         reply: HeartbeatReply = result.response
-        if reply.is_shutting_down:
-            # The end of this decision's records: the others must have come that far before the broker may stop.
-            heartbeats.begin_shutdown(request.broker_id, self._raft.log_end_offset + len(result.records) - 1)
         if result.records:
             state = "fenced" if reply.is_fenced else "in controlled shutdown" if reply.is_shutting_down else "unfenced"
             log.info("%s Broker %d is %s (%d records)", self._subject, request.broker_id, state, len(result.records))
-        response = BrokerHeartbeatResponse(
+        response: Message = BrokerHeartbeatResponse(
             is_caught_up=reply.is_caught_up,
             is_fenced=reply.is_fenced,
             should_shut_down=reply.should_shut_down,
         )
-        return Result(response, result.records)
+        return _with_response(result, response)
 
     def _unregister_broker(self, request: UnregisterBrokerRequest, _: int) -> Result[Message]:
         result = self._lifecycle.unregister_broker(request.broker_id)
         log.info("%s Unregistering broker %d", self._subject, request.broker_id)
-        return Result(UnregisterBrokerResponse(error_message=None), result.records)
+        return _with_response(result, UnregisterBrokerResponse(error_message=None))
 
     def _register_controller(self, request: ControllerRegistrationRequest, _: int) -> Result[Message]:
         result = self._lifecycle.register_controller(request)
-        return Result(ControllerRegistrationResponse(error_message=None), result.records)
+        return _with_response(result, ControllerRegistrationResponse(error_message=None))
 
     def _describe_quorum(self, request: DescribeQuorumRequest, version: int) -> Result[Message]:
         asked = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics]
@@ -321,14 +364,14 @@ class Controller:
         self._activation_count += 1
         heartbeats = Heartbeats(self._world.clock, config.broker_session_timeout_ms)
         for broker in state.brokers.brokers.values():
-            heartbeats.register(broker.id, is_fenced=broker.is_fenced)
-            # This node's own broker is this process, which holds the lock on its directories: an earlier life of it is
-            # over for certain, and the new one need not wait for a session to end that nobody keeps up.
-            is_own = broker.id == config.node_id and config.is_broker
-            if not broker.is_fenced and not is_own:
-                heartbeats.contact(broker.id, broker.epoch)
+            if not broker.is_fenced:
+                # This node's own broker is this process, which holds the lock on its directories: an earlier life of it
+                # is over for certain, and the new one need not wait for a session to end that nobody keeps up.
+                is_own = broker.id == config.node_id and config.is_broker
+                heartbeats.take_over(broker.id, broker.epoch, is_over=is_own)
         state.brokers.heartbeats = heartbeats
         self._submit("completeActivation", self._activate).add_done_callback(self._on_activated)
+        self._submit("electLeaderless", self._elections.elect_leaderless).add_done_callback(self._on_activated)
         self._periodic.start(self._periodic_tasks())
 
     def on_resign(self) -> None:
@@ -349,6 +392,8 @@ class Controller:
     def _on_activated(self, promise: Promise[None]) -> None:
         try:
             promise.result()
+        except NotController:
+            log.info("%s Leadership was lost before the take-over was committed", self._subject)
         except Exception:
             log.exception("%s The controller could not take over", self._subject)
 
@@ -377,3 +422,8 @@ class Controller:
 
 def _no_op() -> Result[bool]:
     return Result(False, [VersionedRecord(NoOpRecord(), 0)])
+
+
+def _with_response(result: Result[Any], response: Message) -> Result[Message]:
+    """A decision, answered in the form of the protocol."""
+    return replace(result, response=response)

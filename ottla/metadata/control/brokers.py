@@ -34,6 +34,8 @@ class BrokerControl:
         self.controllers: UndoDict[int, ControllerImage] = UndoDict(undo)
         self.register_offsets: UndoDict[int, int] = UndoDict(undo)
         """The offset of each broker's registration; a broker that has replayed it knows all that concerns it."""
+        self.change_offsets: UndoDict[int, int] = UndoDict(undo)
+        """The offset of the last record that changed each broker's registration: what a heartbeat's answer rests on."""
         self.owner_of: UndoDict[Uuid, int] = UndoDict(undo)
         """The broker that has a log directory."""
         self.heartbeats: Heartbeats | None = None
@@ -44,35 +46,29 @@ class BrokerControl:
     def replay_register(self, record: RegisterBrokerRecord, offset: int) -> None:
         old = self.brokers.get(record.broker_id)
         new = BrokerImage.from_record(record)
-        self.register_offsets[new.id] = offset
+        self.register_offsets[new.id] = self.change_offsets[new.id] = offset
         self.brokers[new.id] = new
         self._move_directories(new.id, () if old is None else old.log_dirs, new.log_dirs)
-        if self.heartbeats is not None:
-            if old is not None:
-                self.heartbeats.remove(new.id)
-            self.heartbeats.register(new.id, is_fenced=new.is_fenced)
 
     def replay_unregister(self, record: UnregisterBrokerRecord) -> None:
         broker = self._registered(record.broker_id, record.broker_epoch)
         self.register_offsets.pop(broker.id, None)
+        self.change_offsets.pop(broker.id, None)
         del self.brokers[broker.id]
         self._move_directories(broker.id, broker.log_dirs, ())
-        if self.heartbeats is not None:
-            self.heartbeats.remove(broker.id)
 
-    def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
+    def replay_change(self, record: BrokerRegistrationChangeRecord, offset: int) -> None:
         old = self._registered(record.broker_id, record.broker_epoch)
         new = old.changed_by(record)
         self.brokers[new.id] = new
+        self.change_offsets[new.id] = offset
         self._move_directories(new.id, old.log_dirs, new.log_dirs)
-        if self.heartbeats is not None:
-            self.heartbeats.register(new.id, is_fenced=new.is_fenced)
 
-    def replay_fence(self, record: FenceBrokerRecord) -> None:
-        self.replay_change(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=FENCE))
+    def replay_fence(self, record: FenceBrokerRecord, offset: int) -> None:
+        self.replay_change(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=FENCE), offset)
 
-    def replay_unfence(self, record: UnfenceBrokerRecord) -> None:
-        self.replay_change(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=UNFENCE))
+    def replay_unfence(self, record: UnfenceBrokerRecord, offset: int) -> None:
+        self.replay_change(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=UNFENCE), offset)
 
     def replay_controller(self, record: RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = ControllerImage.from_record(record)
@@ -122,9 +118,7 @@ class BrokerControl:
         return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
 
     def usable(self) -> Iterator[UsableBroker]:
-        """The brokers that take new replicas."""
-        assert self.heartbeats is not None, "only the active controller places replicas"
-        for heartbeat in self.heartbeats:
-            broker = self.brokers[heartbeat.broker_id]
-            if not heartbeat.is_shutting_down and broker.has_uncordoned_dirs:
-                yield UsableBroker(broker.id, broker.rack, heartbeat.is_fenced)
+        """The brokers that take new replicas: those that are there to stay, and those that may return."""
+        for broker in self.brokers.values():
+            if broker.has_uncordoned_dirs and (broker.is_fenced or not broker.is_shutting_down):
+                yield UsableBroker(broker.id, broker.rack, broker.is_fenced)

@@ -109,7 +109,7 @@ class Elections:
                 except KafkaError as error:
                     results.append(PartitionResult(index, error.code, error.message))
             response.replica_election_results.append(ReplicaElectionResult(name, results))
-        return Result(response, records)
+        return Result(response, records, is_atomic=False)
 
     def _elect(self, name: str, index: int, election: Election) -> VersionedRecord:
         topic = self._topics.by_name.get(name)
@@ -159,6 +159,11 @@ class Elections:
             if record is not None:
                 records.append(record)
         return Result(len(records) >= ELECTIONS_PER_ROUND_MAX, records)
+
+    def elect_leaderless(self) -> Result[None]:
+        """Leaders for partitions that have none and could have one: an unfencing of many partitions that the last
+        controller had begun, and could not end, has left them."""
+        return Result(None, self._update(self._topics.led_by[NO_LEADER]), is_atomic=False)
 
     def has_leaderships(self, broker_id: int) -> bool:
         return self._topics.led_by.has_any(broker_id)

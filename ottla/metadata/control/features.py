@@ -7,7 +7,7 @@ records they may write.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from ottla.errors import InvalidUpdateVersion
@@ -45,7 +45,7 @@ class Node(Protocol):
 class FeatureControl:
     """The finalized levels. `kraft.version` is not among them: the raft layer finalizes that one itself."""
 
-    def __init__(self, undo: UndoLog, *, node_id: int, quorum_ids: Collection[int]) -> None:
+    def __init__(self, undo: UndoLog, *, node_id: int, quorum_ids: Callable[[], Collection[int]]) -> None:
         self._node_id = node_id
         self._quorum_ids = quorum_ids
         self.finalized: UndoDict[str, int] = UndoDict(undo)
@@ -78,7 +78,7 @@ class FeatureControl:
             self.finalized[record.name] = record.feature_level
 
     def is_controller(self, node_id: int) -> bool:
-        return node_id == self._node_id or node_id in self._quorum_ids
+        return node_id == self._node_id or node_id in self._quorum_ids()
 
     def update(
         self,
@@ -143,7 +143,7 @@ class FeatureControl:
             if controller.id != self._node_id:
                 reason = reason or _why_not(f"Controller {controller.id}", controller.features.get(name), level)
                 found.add(controller.id)
-        for node_id in sorted(self._quorum_ids):
+        for node_id in sorted(self._quorum_ids()):
             if reason is None and node_id not in found:
                 reason = f"controller {node_id} has not registered, and may not support this feature"
         return reason

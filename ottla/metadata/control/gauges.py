@@ -43,7 +43,7 @@ def read_gauges(state: ControlState, clock: Clock) -> list[Gauge]:
         tags = {"broker": str(broker.id)}
         shown = _FENCED if broker.is_fenced else _CONTROLLED_SHUTDOWN if broker.is_shutting_down else _ACTIVE
         found.append(Gauge("BrokerRegistrationState", shown, tags))
-        contact = None if heartbeats is None else heartbeats.last_contact_ms(broker.id, broker.epoch)
-        if contact is not None:
-            found.append(Gauge("TimeSinceLastHeartbeatReceivedMs", clock.monotonic_ms() - contact, tags))
+        session = None if heartbeats is None else heartbeats.find(broker.id, broker.epoch)
+        if session is not None:
+            found.append(Gauge("TimeSinceLastHeartbeatReceivedMs", clock.monotonic_ms() - session.contact_ms, tags))
     return found

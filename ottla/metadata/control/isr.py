@@ -88,7 +88,7 @@ class IsrChanges:
                     answered.partitions.append(
                         AlterPartitionResponsePartitionData(partition_index=index, error_code=error.code)
                     )
-        return Result(response, records)
+        return Result(response, records, is_atomic=False)
 
     def _change(
         self, broker_id: int, topic: Topic, change: AlterPartitionRequestPartitionData, isr: list[BrokerState]

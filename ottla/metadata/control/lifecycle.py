@@ -8,6 +8,7 @@ ControllerRegistration, and by the controller's clock.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 from ottla.errors import (
@@ -22,7 +23,7 @@ from ottla.machine import Result
 from ottla.metadata.control.brokers import BrokerControl
 from ottla.metadata.control.elections import Elections
 from ottla.metadata.control.features import FeatureControl
-from ottla.metadata.control.heartbeats import BrokerState, Heartbeat, Heartbeats
+from ottla.metadata.control.heartbeats import Heartbeats, Session
 from ottla.metadata.directories import is_reserved
 from ottla.metadata.levels import KRAFT_VERSION, METADATA_VERSION, VersionRange
 from ottla.metadata.registration import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE, BrokerImage
@@ -41,6 +42,15 @@ from ottla.wire.metadata.brokers import BrokerEndpoint, BrokerFeature, Controlle
 
 # A stored epoch is never negative, and a broker that does not know its last one says -1.
 _NO_STORED_EPOCH = -2
+
+
+class BrokerState(Enum):
+    """Where a broker stands between its registration and its end."""
+
+    FENCED = "registered, and not serving"
+    UNFENCED = "serving"
+    CONTROLLED_SHUTDOWN = "giving up its leaderships before it stops"
+    SHUTDOWN_NOW = "may stop"
 
 
 class HeartbeatReply(NamedTuple):
@@ -109,8 +119,9 @@ class Lifecycle:
             record.fenced = existing.is_fenced
             record.in_controlled_shutdown = existing.is_shutting_down
             record.broker_epoch = existing.epoch
+        # Last: a broker whose registration was cut off registers again, and what is left is done then.
         records.append(VersionedRecord(record, self._features.metadata_version.register_broker_record_version))
-        return Result(record.broker_epoch, records)
+        return Result(record.broker_epoch, records, is_atomic=False)
 
     def _after_shutdown(self, broker_id: int, *, is_clean: bool) -> list[VersionedRecord]:
         """What the end of its last incarnation means for partitions, in case nobody noticed it."""
@@ -168,7 +179,7 @@ class Lifecycle:
             raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
         records = self._elections.without_registration(broker_id)
         gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
-        return Result(None, [*records, VersionedRecord(gone, 0)])
+        return Result(None, [*records, VersionedRecord(gone, 0)], is_atomic=False)
 
     # Heartbeats
 
@@ -177,14 +188,12 @@ class Lifecycle:
         if register_offset is None:
             raise StaleBrokerEpoch(f"Receive a heartbeat from broker {request.broker_id} before registration")
         broker = self._brokers.check_epoch(request.broker_id, request.broker_epoch)
-        current = self._heartbeats[broker.id]
-        before = current.state
-        after = self._next_state(current, request, register_offset)
+        session = self._heartbeats.contact(broker.id, broker.epoch)
+        before = _state(broker, session)
+        after = self._next_state(broker, session, request, register_offset)
         records: list[VersionedRecord] = []
         if before is not after:
             records += self._records_for(broker, after)
-        is_fenced = after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
-        self._heartbeats.touch(broker.id, is_fenced=is_fenced, metadata_offset=request.current_metadata_offset)
         version = self._features.metadata_version
         if version.has_directories:
             records += self._offline(broker, request.offline_log_dirs)
@@ -192,15 +201,32 @@ class Lifecycle:
             records += self._cordoned(broker, request.cordoned_log_dirs)
         reply = HeartbeatReply(
             is_caught_up=request.current_metadata_offset >= register_offset,
-            is_fenced=is_fenced,
+            is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
             is_shutting_down=after is BrokerState.CONTROLLED_SHUTDOWN,
             should_shut_down=after is BrokerState.SHUTDOWN_NOW,
         )
-        return Result(reply, records)
 
-    def _next_state(self, current: Heartbeat, request: BrokerHeartbeatRequest, register_offset: int) -> BrokerState:
-        has_leaderships = self._elections.has_leaderships(current.broker_id)
-        match current.state:
+        def on_appended(last_offset: int) -> None:
+            session.metadata_offset = request.current_metadata_offset
+            if reply.is_fenced:
+                session.shutdown_offset = -1
+            elif reply.is_shutting_down and session.shutdown_offset < 0:
+                # The end of this decision's records: the others must have come that far before the broker may stop.
+                session.shutdown_offset = last_offset
+
+        return Result(
+            reply,
+            records,
+            is_atomic=False,
+            rests_on=self._brokers.change_offsets[broker.id],
+            on_appended=on_appended,
+        )
+
+    def _next_state(
+        self, broker: BrokerImage, session: Session, request: BrokerHeartbeatRequest, register_offset: int
+    ) -> BrokerState:
+        has_leaderships = self._elections.has_leaderships(broker.id)
+        match _state(broker, session):
             case BrokerState.FENCED:
                 if request.want_shut_down:
                     return BrokerState.SHUTDOWN_NOW
@@ -210,13 +236,24 @@ class Lifecycle:
                 if request.want_fence:
                     return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
                 if request.want_shut_down:
-                    return BrokerState.CONTROLLED_SHUTDOWN if has_leaderships else BrokerState.SHUTDOWN_NOW
+                    # One that the last controller saw shutting down goes on with that: the others may not have heard.
+                    is_controlled = has_leaderships or broker.is_shutting_down
+                    return BrokerState.CONTROLLED_SHUTDOWN if is_controlled else BrokerState.SHUTDOWN_NOW
                 return BrokerState.UNFENCED
             case BrokerState.CONTROLLED_SHUTDOWN:
                 # The others must have heard who leads now, or they would go on asking this broker.
-                if has_leaderships or current.shutdown_offset > self._heartbeats.lowest_active_offset:
+                if has_leaderships or session.shutdown_offset > self._lowest_active_offset():
                     return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.SHUTDOWN_NOW
+
+    def _lowest_active_offset(self) -> float:
+        """How far every active broker has replayed; infinite when none is active."""
+        lowest = float("inf")
+        for broker in self._brokers.brokers.values():
+            if broker.is_active:
+                session = self._heartbeats.find(broker.id, broker.epoch)
+                lowest = min(lowest, -1 if session is None else session.metadata_offset)
+        return lowest
 
     def _records_for(self, broker: BrokerImage, state: BrokerState) -> list[VersionedRecord]:
         match state:
@@ -250,18 +287,30 @@ class Lifecycle:
 
     def fence_one_stale(self) -> Result[bool]:
         """Fence a broker whose session has expired; True when one had, and another may have."""
-        expired = self._heartbeats.pop_expired()
-        if expired is None:
-            return Result(False)
-        broker_id, epoch = expired
-        broker = self._brokers.brokers.get(broker_id)
-        if broker is None:
-            self._heartbeats.remove(broker_id)
-            return Result(True)
-        if broker.epoch != epoch or broker.is_fenced:
-            return Result(True)
-        self._heartbeats.fence(broker_id)
-        return Result(True, self._fenced(broker))
+        heartbeats = self._heartbeats
+        for broker_id, epoch in heartbeats.expired():
+            broker = self._brokers.brokers.get(broker_id)
+            if broker is None or broker.epoch != epoch or broker.is_fenced:
+                heartbeats.forget(broker_id, epoch)
+                continue
+            # One at a time: the next sees what became of the partitions that they shared.
+            return self._fence_expired(broker)
+        return Result(False)
+
+    def _fence_expired(self, broker: BrokerImage) -> Result[bool]:
+        heartbeats = self._heartbeats
+
+        def on_appended(_: int) -> None:
+            # Not before: the session of a broker that could not be fenced is found expired again.
+            heartbeats.forget(broker.id, broker.epoch)
+
+        return Result(True, self._fenced(broker), is_atomic=False, on_appended=on_appended)
+
+
+def _state(broker: BrokerImage, session: Session) -> BrokerState:
+    if broker.is_fenced:
+        return BrokerState.FENCED
+    return BrokerState.UNFENCED if session.shutdown_offset < 0 else BrokerState.CONTROLLED_SHUTDOWN
 
 
 def _check_feature(name: str, finalized: int, supported: VersionRange) -> None:

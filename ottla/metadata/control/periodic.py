@@ -26,21 +26,24 @@ class PeriodicTasks:
         self._tasks = tasks
         self._submit = submit
         self._timers: dict[str, Timer] = {}
-        self._is_running = False
+        self._term: object | None = None
+        """What tells this time of being active from the last one; None while not active."""
 
     def start(self, tasks: dict[str, tuple[float, Callable[[], Result[bool]]]]) -> None:
         """Run these by name: the interval in milliseconds, and a decision that says whether there is more to do."""
-        self._is_running = True
+        self._term = object()
         for name, (interval_ms, decide) in tasks.items():
             self._schedule(name, interval_ms, interval_ms, decide)
 
     def stop(self) -> None:
-        self._is_running = False
+        self._term = None
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def _schedule(self, name: str, delay_ms: float, interval_ms: float, decide: Callable[[], Result[bool]]) -> None:
+        term = self._term
+
         def run() -> None:
             self._submit(name, decide).add_done_callback(on_done)
 
@@ -49,10 +52,10 @@ class PeriodicTasks:
             try:
                 has_more = promise.result()
             except NotController:
-                return  # whoever leads now has tasks of its own
+                pass  # leadership is lost, and the next leader has tasks of its own; or too much is uncommitted
             except Exception:
                 log.exception("[PeriodicTask] %s failed", name)
-            if self._is_running:
+            if self._term is not None and self._term is term:
                 self._schedule(name, AGAIN_MS if has_more else interval_ms, interval_ms, decide)
 
         self._timers[name] = self._tasks.later(delay_ms, run)

@@ -65,7 +65,7 @@ class ReplicaDirs:
                     answered.partitions.append(AssignReplicasToDirsResponsePartitionData(index, code))
             response.directories.append(AssignReplicasToDirsResponseDirectoryData(directory.id, topics))
         records += self._elections.without_replicas(broker.id, unusable)
-        return Result(response, records)
+        return Result(response, records, is_atomic=False)
 
     def _assign(self, broker_id: int, topic: Topic | None, index: int, directory: Uuid) -> list[VersionedRecord]:
         if topic is None:

@@ -52,7 +52,8 @@ from ottla.wire.metadata import (
 class ControlState:
     """The controls and their replay."""
 
-    def __init__(self, rules: ConfigRules, *, node_id: int, quorum_ids: Collection[int]) -> None:
+    def __init__(self, rules: ConfigRules, *, node_id: int, quorum_ids: Callable[[], Collection[int]]) -> None:
+        """`quorum_ids` tells the voters of now."""
         self.undo = UndoLog()
         self.features = FeatureControl(self.undo, node_id=node_id, quorum_ids=quorum_ids)
         self.configs = ConfigControl(self.undo, self.features, rules, node_id=node_id)
@@ -68,9 +69,9 @@ class ControlState:
         self._replays: dict[type[Message], Callable[[Any], object]] = {
             RegisterBrokerRecord: lambda record: self.brokers.replay_register(record, self._offset),
             UnregisterBrokerRecord: self.brokers.replay_unregister,
-            FenceBrokerRecord: self.brokers.replay_fence,
-            UnfenceBrokerRecord: self.brokers.replay_unfence,
-            BrokerRegistrationChangeRecord: self.brokers.replay_change,
+            FenceBrokerRecord: lambda record: self.brokers.replay_fence(record, self._offset),
+            UnfenceBrokerRecord: lambda record: self.brokers.replay_unfence(record, self._offset),
+            BrokerRegistrationChangeRecord: lambda record: self.brokers.replay_change(record, self._offset),
             RegisterControllerRecord: self.brokers.replay_controller,
             TopicRecord: self.topics.replay_topic,
             PartitionRecord: self.topics.replay_partition,

@@ -34,7 +34,7 @@ class Play:
         self.machine = self.make()
         self.answers: list[tuple[str, asyncio.Future[Any]]] = []
 
-    def make(self, **limits: int) -> Machine[Change]:
+    def make(self, **limits: Any) -> Machine[Change]:
         return Machine(
             self.replay,
             self.append,
@@ -259,7 +259,9 @@ def test_what_a_leader_remembers_beside_the_state_is_told_of_what_was_appended_o
         play.machine.submit("read", lambda: Result(None, on_appended=told.append))
         play.machine.submit("write", lambda: Result(None, [("a", "1"), ("b", "1")], on_appended=told.append))
         play.refuses = True
-        play.machine.submit("refused", lambda: Result(None, [("c", "1")], on_appended=told.append))
+        refused = play.machine.submit("refused", lambda: Result(None, [("c", "1")], on_appended=told.append))
+        with pytest.raises(KafkaStorageError):
+            refused.result()
         assert told == [-1, 1]
     finally:
         loop.close()
@@ -298,6 +300,7 @@ def test_the_state_after_a_lost_leadership_is_that_of_the_committed_log(seed: in
                     assert (play.machine.parked_count, len(play.undo)) == (0, 0)
                     assert dict(play.state) == after(play.log)
                     play.machine.on_leader()
+            play.news()
             assert dict(play.state) == after(play.log)
         assert lost_count > 5
     finally:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ottla.config import BrokerConfig
 from ottla.metadata import SUPPORTED_FEATURES, Controller, ImageLoader, bootstrap_records, random_uuid
-from ottla.raft import CommittedBatch
+from ottla.raft import CommittedBatch, VoterSet
 from ottla.sim.world import VirtualNodeWorld, virtual_node_world
 from ottla.types import Uuid
 from ottla.wire import Message, decode, encode
@@ -23,6 +23,7 @@ from ottla.wire.messages.broker_registration import (
 )
 from ottla.wire.messages.describe_quorum import DescribeQuorumResponse
 from ottla.wire.metadata import NoOpRecord, VersionedRecord, read_record, write_record
+from ottla.world import Address, Task
 
 CLUSTER_ID = "WdKyKKmQSAiEX4-qKEX5tw"
 
@@ -47,7 +48,9 @@ class MemoryQuorum:
 
     kraft_version = 0
 
-    def __init__(self, world: VirtualNodeWorld) -> None:
+    def __init__(self, world: VirtualNodeWorld, voter_ids: Sequence[int] = (1,)) -> None:
+        addresses = {id: Address("localhost", 9093) for id in voter_ids}
+        self.voters = VoterSet.static("CONTROLLER", addresses)
         self._world = world
         self.listeners: list[Controller | ImageLoader] = []
         self.batches: list[CommittedBatch] = []
@@ -73,9 +76,11 @@ class MemoryQuorum:
         if not self.holds_commits:
             self.commit()
 
-    def commit(self) -> None:
-        fresh = self.batches[self.committed_count :]
-        self.committed_count = len(self.batches)
+    def commit(self, batch_count: int | None = None) -> None:
+        """Commit the next batches, or all."""
+        end = len(self.batches) if batch_count is None else self.committed_count + batch_count
+        fresh = self.batches[self.committed_count : end]
+        self.committed_count = end
         for listener in self.listeners:
             listener.on_commit(fresh)
 
@@ -138,6 +143,23 @@ class Cluster:
     def fresh_records(self, start: int) -> list[VersionedRecord]:
         """What was appended since the log had `start` records, without what the clock writes."""
         return [record for record in self.quorum.records[start:] if not isinstance(record.record, NoOpRecord)]
+
+    # Leadership
+
+    def begin(self, request: Message) -> Task[Message]:
+        """Ask, and do not wait for the answer."""
+        version = request.schema.versions.last
+        task = self.world.loop.create_task(self.controller.handle(request, version=version))
+        self.world.loop.run_until_complete(self.world.tasks.sleep_ms(0))
+        return task
+
+    def fail_over(self) -> None:
+        """This controller loses its leadership with what is not committed, and gets it back."""
+        self.controller.on_resign()
+        self.quorum.drop_uncommitted()
+        self.quorum.holds_commits = False
+        self.controller.on_leader(2)
+        self.settle()
 
     # Brokers
 

@@ -266,7 +266,7 @@ class Player:
 
     def do_delete(self, words: list[str]) -> list[str]:
         """delete NAME or $NAME ..."""
-        request = DeleteTopicsRequest()
+        request = DeleteTopicsRequest(timeout_ms=10_000)
         for word in words:
             if word == "nothing":
                 request.topics.append(DeleteTopicState())
@@ -293,7 +293,7 @@ class Player:
                 for replicas in options["assign"].split("/")
             ]
         topics = [topic, topic] if "again" in options else [topic]
-        request = CreatePartitionsRequest(topics=topics, validate_only="validate" in options)
+        request = CreatePartitionsRequest(topics=topics, timeout_ms=10_000, validate_only="validate" in options)
         response = self._cluster.ask(request, CreatePartitionsResponse)
         return [_outcome(result.error_code, result.error_message) or "grown" for result in response.results]
 
