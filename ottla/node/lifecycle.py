@@ -1,7 +1,9 @@
 """A broker's membership: registered at start, alive by heartbeats, gone in an orderly way.
 
-Promises: the node serves as a broker only while it is registered and unfenced; a heartbeat that finds the registration
-gone registers anew; `shut_down` lets the controller move what this node leads before it goes. Called by `node`.
+Promises: the node serves as a broker only while it is registered and unfenced. It registers again and again while
+there is no controller, or while the session of the process that had its id before is not over; a heartbeat that finds
+the registration gone registers anew. `shut_down` lets the controller move what this node leads before it goes, whoever
+the controller is by then; it ends when the controller says so or when waiting is of no use. Called by `node`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,14 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ottla.config import BrokerConfig
-from ottla.errors import BrokerIdNotRegistered, KafkaError, NotController, StaleBrokerEpoch, error_class
+from ottla.errors import (
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    KafkaError,
+    RetriableError,
+    StaleBrokerEpoch,
+    error_class,
+)
 from ottla.metadata import SUPPORTED_FEATURES, Endpoint, random_uuid
 from ottla.server import ControllerLink
 from ottla.types import Uuid
@@ -21,16 +30,28 @@ from ottla.wire.messages.broker_registration import (
     Feature,
     Listener,
 )
-from ottla.world import NodeWorld, Task
+from ottla.world import NodeWorld, Promise, Task
 
 log = logging.getLogger(__name__)
 
 REGISTRATION_VERSION = 4
 HEARTBEAT_VERSION = 2
 RETRY_MS = 100
+"""How soon what failed is tried again; twice that the next time, up to `RETRY_MS_MAX` or the heartbeats' interval."""
+RETRY_MS_MAX = 500
+CATCH_UP_MS = 10
+"""How soon the next heartbeat follows while the broker has not replayed its own registration."""
+SHUTDOWN_MS_MAX = 5 * 60 * 1000
+"""How long a controller may keep a broker that wants to stop; Kafka's own limit."""
+
+# What a registration is tried again for: the process that had this id before was killed, and its session goes on.
+_TRANSIENT = (RetriableError, DuplicateBrokerRegistration)
+_GONE = (StaleBrokerEpoch, BrokerIdNotRegistered)
 
 
 class BrokerLifecycle:
+    """One process's membership, from its registration to its end."""
+
     def __init__(
         self,
         world: NodeWorld,
@@ -55,21 +76,34 @@ class BrokerLifecycle:
         self._offline_log_dirs = offline_log_dirs
         self._incarnation_id = random_uuid(world)
         self._previous_epoch = previous_broker_epoch
+        self._subject = f"[BrokerLifecycle id={config.node_id}]"
         self.broker_epoch = -1
         self.is_fenced = True
+        self._is_caught_up = False
+        self._wants_to_serve = False
         self._heartbeats: Task[None] | None = None
+        self._pause: Promise[None] | None = None
+        self._unfenced: Promise[None] | None = None
 
     async def register(self) -> None:
-        """Be registered; tries again while there is no controller, for `initial.broker.registration.timeout.ms`."""
-        deadline = self._world.clock.monotonic_ms() + self._config.initial_broker_registration_timeout_ms
+        """Be registered, within `initial.broker.registration.timeout.ms`, and keep the session up from then on.
+
+        The broker stays fenced until `unfence`: it may have logs to recover, and metadata to catch up with.
+        """
+        clock = self._world.clock
+        deadline = clock.monotonic_ms() + self._config.initial_broker_registration_timeout_ms
+        failure_count = 0
         while True:
             try:
                 await self._register_once()
-                return
-            except NotController:
-                if self._world.clock.monotonic_ms() >= deadline:
+                break
+            except _TRANSIENT as error:
+                if clock.monotonic_ms() >= deadline:
                     raise
-            await self._world.tasks.sleep_ms(RETRY_MS)
+                log.info("%s Unable to register yet: %s", self._subject, error)
+            await self._world.tasks.sleep_ms(_retry_ms(failure_count, RETRY_MS_MAX))
+            failure_count += 1
+        self._heartbeats = self._world.tasks.spawn(self._keep_beating(), "broker-heartbeats")
 
     async def _register_once(self) -> None:
         response = await self._controller.send(
@@ -88,42 +122,66 @@ class BrokerLifecycle:
         assert isinstance(response, BrokerRegistrationResponse), response
         if response.error_code:
             raise error_class(response.error_code)(f"the controller refused to register broker {self._config.node_id}")
-        self.broker_epoch = self._previous_epoch = response.broker_epoch
-        log.info(
-            "[BrokerLifecycle id=%d] Successfully registered broker with broker epoch %d",
-            self._config.node_id, self.broker_epoch,
-        )  # fmt: skip
+        self.broker_epoch = response.broker_epoch
+        self._is_caught_up = False
+        log.info("%s Successfully registered broker with broker epoch %d", self._subject, self.broker_epoch)
 
     async def unfence(self) -> None:
-        """Beat until the controller lets this broker serve, then go on beating by itself."""
-        while self.is_fenced:
-            await self._beat()
-            if self.is_fenced:
-                await self._world.tasks.sleep_ms(min(RETRY_MS, self._config.broker_heartbeat_interval_ms))
-        self._heartbeats = self._world.tasks.spawn(self._keep_beating(), "broker-heartbeats")
+        """Everything is ready: ask to serve, and return when the controller allows it."""
+        self._wants_to_serve = True
+        self._unfenced = self._world.tasks.promise()
+        self.beat_soon()
+        await self._unfenced
+
+    def beat_soon(self) -> None:
+        """There is something to tell the controller: the next heartbeat does not wait for its time."""
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
 
     async def _keep_beating(self) -> None:
-        interval_ms = self._config.broker_heartbeat_interval_ms
-        delay_ms = interval_ms
+        failure_count = 0
         while True:
-            await self._world.tasks.sleep_ms(delay_ms)
-            delay_ms = interval_ms
+            wanted_to_serve = self._wants_to_serve
             try:
                 await self._beat()
-            except (StaleBrokerEpoch, BrokerIdNotRegistered) as error:
-                # Registered anew by now, and fenced until the next heartbeat: nobody is served before that.
-                log.warning("[BrokerLifecycle id=%d] The registration was gone: %s", self._config.node_id, error)
-                delay_ms = min(RETRY_MS, interval_ms)
             except KafkaError as error:
-                log.warning("[BrokerLifecycle id=%d] A heartbeat failed: %s", self._config.node_id, error)
+                log.warning("%s A heartbeat failed: %s", self._subject, error)
+                delay_ms = _retry_ms(failure_count, self._config.broker_heartbeat_interval_ms)
+                failure_count += 1
+            else:
+                failure_count = 0
+                delay_ms = self._delay_ms()
+            if wanted_to_serve is self._wants_to_serve:
+                await self._wait(delay_ms)
+
+    def _delay_ms(self) -> float:
+        """Until the next heartbeat after one that was answered."""
+        interval_ms = self._config.broker_heartbeat_interval_ms
+        if not self._is_caught_up:
+            return min(CATCH_UP_MS, interval_ms)
+        return min(RETRY_MS, interval_ms) if self.is_fenced and self._wants_to_serve else interval_ms
+
+    async def _wait(self, delay_ms: float) -> None:
+        pause: Promise[None] = self._world.tasks.promise()
+        self._pause = pause
+        timer = self._world.tasks.later(delay_ms, self.beat_soon)
+        try:
+            await pause
+        finally:
+            timer.cancel()
+            self._pause = None
 
     async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
-        """One heartbeat. When the controller does not know this registration, it is made anew, and the error raised."""
+        """One heartbeat. When the controller does not know this registration, it is made anew first."""
         try:
             return await self._beat_once(want_shut_down)
-        except (StaleBrokerEpoch, BrokerIdNotRegistered):
+        except _GONE as error:
+            if want_shut_down:
+                raise
+            # Fenced until the next heartbeat: nobody is served before that.
+            log.warning("%s The registration was gone: %s", self._subject, error)
             await self._register_once()
-            raise
+            return await self._beat_once(want_shut_down)
 
     async def _beat_once(self, want_shut_down: bool) -> BrokerHeartbeatResponse:
         response = await self._controller.send(
@@ -131,7 +189,7 @@ class BrokerLifecycle:
                 broker_id=self._config.node_id,
                 broker_epoch=self.broker_epoch,
                 current_metadata_offset=self._metadata_offset(),
-                want_fence=False,
+                want_fence=not self._wants_to_serve,
                 want_shut_down=want_shut_down,
                 offline_log_dirs=self._offline_log_dirs(),
                 cordoned_log_dirs=[],
@@ -142,15 +200,16 @@ class BrokerLifecycle:
         if response.error_code:
             raise error_class(response.error_code)()
         if response.is_fenced is not self.is_fenced:
-            log.info(
-                "[BrokerLifecycle id=%d] The broker has been %s", self._config.node_id,
-                "fenced" if response.is_fenced else "unfenced",
-            )  # fmt: skip
+            log.info("%s The broker has been %s", self._subject, "fenced" if response.is_fenced else "unfenced")
         self.is_fenced = response.is_fenced
+        self._is_caught_up = response.is_caught_up
+        if not self.is_fenced and self._unfenced is not None and not self._unfenced.done():
+            self._unfenced.set_result(None)
         return response
 
     async def shut_down(self) -> None:
-        """Ask the controller to let this broker go, and wait until it says so or its patience ends.
+        """Ask the controller to let this broker go, and wait until it says so, or until nobody has said anything for a
+        whole session: then there is no controller that could move what this broker leads.
 
         Without `controlled.shutdown.enable` the broker just goes; the controller misses its heartbeats later.
         """
@@ -158,13 +217,25 @@ class BrokerLifecycle:
             self._heartbeats.cancel()
         if self.broker_epoch < 0 or not self._config.controlled_shutdown_enable:
             return
-        deadline = self._world.clock.monotonic_ms() + self._config.broker_session_timeout_ms
-        while self._world.clock.monotonic_ms() < deadline:
+        clock = self._world.clock
+        deadline = clock.monotonic_ms() + SHUTDOWN_MS_MAX
+        last_answer_ms = clock.monotonic_ms()
+        while True:
             try:
                 if (await self._beat(want_shut_down=True)).should_shut_down:
                     return
-            except KafkaError as error:
-                log.warning("[BrokerLifecycle id=%d] Controlled shutdown goes on without the controller: %s",
-                            self._config.node_id, error)  # fmt: skip
+                last_answer_ms = clock.monotonic_ms()
+            except _GONE as error:
+                log.warning("%s The registration is gone, and nothing is left to give up: %s", self._subject, error)
                 return
+            except KafkaError as error:
+                log.info("%s The controller cannot let this broker go yet: %s", self._subject, error)
             await self._world.tasks.sleep_ms(RETRY_MS)
+            now_ms = clock.monotonic_ms()
+            if now_ms >= min(deadline, last_answer_ms + self._config.broker_session_timeout_ms):
+                log.warning("%s Timed out waiting for the controller to approve controlled shutdown", self._subject)
+                return
+
+
+def _retry_ms(failure_count: int, max_ms: float) -> float:
+    return min(RETRY_MS * (1 << min(failure_count, 16)), max_ms)

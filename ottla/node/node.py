@@ -194,6 +194,7 @@ class Node:
             offline_log_dirs=self._offline_log_dirs,
             previous_broker_epoch=previous_broker_epoch,
         )
+        self._closing.append(self.lifecycle.shut_down)
         await self.lifecycle.register()
         await self.lifecycle.unfence()
         assignments.start(link)
@@ -202,7 +203,6 @@ class Node:
         # Only now: a client that asks a fenced node learns of a cluster without brokers, and librdkafka 2.16 then has
         # nobody left to ask.
         self.sockets.release()
-        self._closing.append(self.lifecycle.shut_down)
         log.info("[Node %d] Kafka-compatible server started at %s", config.node_id, self.bootstrap_address)
 
     def _current_config(self) -> BrokerConfig:

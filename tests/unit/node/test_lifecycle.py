@@ -1,15 +1,35 @@
-"""A broker's membership on a whole node: gone from the metadata, it comes back by itself."""
+"""A broker's membership: on a whole node, where it comes back by itself when it is gone from the metadata; and with a
+controller that is a script, where everything that can go wrong does."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.errors import (
+    DuplicateBrokerRegistration,
+    InconsistentClusterId,
+    InvalidRegistration,
+    KafkaError,
+    NotController,
+    RequestTimedOut,
+    StaleBrokerEpoch,
+    UnsupportedVersion,
+)
+from ottla.metadata import Endpoint, Gauge
 from ottla.node import Node
+from ottla.node.lifecycle import RETRY_MS_MAX, SHUTDOWN_MS_MAX, BrokerLifecycle
+from ottla.sim.world import VirtualNodeWorld, virtual_node_world
+from ottla.wire import Message
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from tests.unit.metadata.harness import CLUSTER_ID, broker_config
 from tests.unit.server.whole_node import with_node
 
 SOON_S = 1.0
@@ -48,3 +68,193 @@ def test_the_controller_is_asked_before_a_broker_goes_unless_the_settings_say_ot
 
     stopped = with_node(tmp_path, run, controlled_shutdown_enable=str(is_enabled).lower())
     assert stopped.loader.image.brokers[1].is_fenced is is_enabled
+
+
+# With a controller that is only a script, on virtual time.
+
+Answer = BrokerRegistrationResponse | BrokerHeartbeatResponse | KafkaError
+EPOCH = 40
+SESSION_MS = 9_000
+
+
+class Script:
+    """A `ControllerLink` that answers as it is told, and everything well when it is told nothing."""
+
+    leader_id = 1
+
+    def __init__(self, world: VirtualNodeWorld) -> None:
+        self._world = world
+        self.answers: list[Answer] = []
+        self.asked: list[tuple[int, Message]] = []
+        self.last: Answer | None = None
+        """The answer to everything when the others are used up."""
+
+    def gauges(self) -> list[Gauge]:
+        return []
+
+    async def send(self, request: Message, *, version: int) -> Message:
+        self.asked.append((self._world.clock.monotonic_ms(), request))
+        await self._world.tasks.sleep_ms(1)
+        answer = self.answers.pop(0) if self.answers else self.last
+        if isinstance(answer, KafkaError):
+            raise answer
+        if answer is not None:
+            return answer
+        if isinstance(request, BrokerRegistrationRequest):
+            return BrokerRegistrationResponse(broker_epoch=EPOCH)
+        return heard(is_fenced=isinstance(request, BrokerHeartbeatRequest) and request.want_fence)
+
+    @property
+    def said(self) -> list[str]:
+        """What was asked, in short."""
+        words = []
+        for _, request in self.asked:
+            if isinstance(request, BrokerHeartbeatRequest):
+                wants = "fence" if request.want_fence else "serve"
+                words.append("stop" if request.want_shut_down else wants)
+            else:
+                words.append("register")
+        return words
+
+
+def heard(*, is_fenced: bool = False, is_caught_up: bool = True, may_stop: bool = False) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=may_stop)
+
+
+class Life:
+    """A lifecycle with its script."""
+
+    def __init__(self) -> None:
+        self.world = virtual_node_world(5)
+        self.script = Script(self.world)
+        self.config = broker_config()
+        self.lifecycle = BrokerLifecycle(
+            self.world,
+            self.config,
+            self.script,
+            cluster_id=CLUSTER_ID,
+            endpoints=[Endpoint("PLAINTEXT", "localhost", 9092, 0)],
+            log_dirs=[],
+            metadata_offset=lambda: 7,
+            offline_log_dirs=list,
+        )
+
+    def run(self, work: Coroutine[Any, Any, None]) -> float:
+        """Do this; how long it took, in virtual time."""
+        began = self.world.clock.monotonic_ms()
+        self.world.loop.run_until_complete(work)
+        return self.world.clock.monotonic_ms() - began
+
+    def wait(self, milliseconds: float) -> None:
+        async def sleep() -> None:
+            await self.world.tasks.sleep_ms(milliseconds)
+
+        self.run(sleep())
+
+    def serve(self) -> None:
+        self.run(self.lifecycle.register())
+        self.run(self.lifecycle.unfence())
+        self.script.asked.clear()
+
+
+@pytest.fixture
+def life() -> Iterator[Life]:
+    made = Life()
+    yield made
+    made.world.life.end()
+    made.world.loop.close()
+
+
+def test_a_killed_broker_registers_again_until_its_last_session_is_over(life: Life) -> None:
+    life.script.answers = [DuplicateBrokerRegistration()] * 20
+    took_ms = life.run(life.lifecycle.register())
+    assert life.script.said[:21] == ["register"] * 21
+    assert took_ms == 21 + 100 + 200 + 400 + 17 * RETRY_MS_MAX, "not as often as it can"
+    assert life.lifecycle.broker_epoch == EPOCH
+    incarnations = {
+        request.incarnation_id for _, request in life.script.asked if isinstance(request, BrokerRegistrationRequest)
+    }
+    assert len(incarnations) == 1, "a registration that was made and not heard of is found again"
+
+
+def test_a_registration_waits_for_a_controller_and_not_for_ever(life: Life) -> None:
+    life.script.last = NotController()
+    with pytest.raises(NotController):
+        life.run(life.lifecycle.register())
+    began, ended = life.script.asked[0][0], life.script.asked[-1][0]
+    timeout_ms = life.config.initial_broker_registration_timeout_ms
+    assert timeout_ms <= ended - began < timeout_ms + RETRY_MS_MAX + 2
+
+
+@pytest.mark.parametrize("error", [InconsistentClusterId, InvalidRegistration, UnsupportedVersion])
+def test_a_registration_that_can_never_be_is_not_tried_again(life: Life, error: type[KafkaError]) -> None:
+    life.script.last = BrokerRegistrationResponse(error_code=error.code)
+    with pytest.raises(error):
+        life.run(life.lifecycle.register())
+    assert life.script.said == ["register"]
+
+
+def test_a_broker_that_is_not_ready_keeps_its_session_and_asks_to_stay_fenced(life: Life) -> None:
+    life.run(life.lifecycle.register())
+    life.wait(4 * life.config.broker_heartbeat_interval_ms + 100)
+    assert life.script.said == ["register", "fence", "fence", "fence", "fence", "fence"]
+    took_ms = life.run(life.lifecycle.unfence())
+    assert life.script.said[-1] == "serve"
+    assert took_ms <= 2, "the heartbeat did not wait for its time"
+
+
+def test_a_broker_that_is_behind_its_registration_asks_again_soon(life: Life) -> None:
+    life.script.answers = [
+        BrokerRegistrationResponse(broker_epoch=EPOCH),
+        heard(is_fenced=True, is_caught_up=False),
+        heard(is_fenced=True, is_caught_up=False),
+    ]
+    life.run(life.lifecycle.register())
+    assert life.run(life.lifecycle.unfence()) < 40
+    assert life.script.said == ["register", "fence", "serve", "serve"]
+
+
+def test_heartbeats_go_on_through_a_failover(life: Life) -> None:
+    life.serve()
+    life.script.answers = [NotController(), RequestTimedOut(), NotController()]
+    life.wait(life.config.broker_heartbeat_interval_ms + 1000)
+    times = [at - life.script.asked[0][0] for at, _ in life.script.asked]
+    assert times == [0, 101, 302, 703]
+    assert not life.lifecycle.is_fenced
+
+
+def test_a_broker_whose_registration_is_gone_registers_and_serves_again(life: Life) -> None:
+    life.serve()
+    life.script.answers = [StaleBrokerEpoch(), BrokerRegistrationResponse(broker_epoch=77)]
+    life.wait(life.config.broker_heartbeat_interval_ms + 10)
+    assert life.script.said == ["serve", "register", "serve"]
+    assert life.lifecycle.broker_epoch == 77
+
+
+def test_a_controlled_shutdown_survives_the_controller(life: Life) -> None:
+    life.serve()
+    life.script.answers = [heard(), NotController(), NotController(), heard(), heard(is_fenced=True, may_stop=True)]
+    took_ms = life.run(life.lifecycle.shut_down())
+    assert life.script.said == ["stop"] * 5
+    assert took_ms < 1000
+
+
+def test_a_broker_stops_when_no_controller_has_answered_for_a_session(life: Life) -> None:
+    life.serve()
+    life.script.last = NotController()
+    took_ms = life.run(life.lifecycle.shut_down())
+    assert SESSION_MS <= took_ms < SESSION_MS + 200
+
+
+def test_a_controller_that_answers_keeps_a_broker_longer_than_a_session_and_not_for_ever(life: Life) -> None:
+    life.serve()
+    life.script.last = heard()
+    took_ms = life.run(life.lifecycle.shut_down())
+    assert SHUTDOWN_MS_MAX <= took_ms < SHUTDOWN_MS_MAX + 200
+
+
+def test_a_broker_without_a_registration_stops_at_once(life: Life) -> None:
+    life.serve()
+    life.script.last = StaleBrokerEpoch()
+    assert life.run(life.lifecycle.shut_down()) <= 2
+    assert life.script.said == ["stop"]
