@@ -4,7 +4,7 @@
 flushing, checkpoints and compaction. See README.md.
 """
 
-from ottla.replica.leadership import Leader, current_leader
+from ottla.replica.current_leader import Leader, current_leader
 from ottla.replica.log_driver import LogDriver
 from ottla.replica.manager import ReplicaManager, Watcher
 from ottla.replica.partition import NO_EPOCH, Partition, PartitionRead
