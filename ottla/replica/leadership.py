@@ -263,8 +263,8 @@ class Leadership:
         broker = self._brokers(replica)
         if self._is_from_before(broker_epoch, broker):
             raise NotLeaderOrFollower(
-                f"Received stale fetch state update. broker epoch={broker_epoch} of replica {replica} is older than its "
-                "last registration"
+                f"Stale fetch state update of replica {replica}: its broker epoch {broker_epoch} is older than the "
+                "broker's last registration"
             )
         old_end, old_start = follower.log_end_offset, follower.log_start_offset
         follower.record_fetch(fetch_offset, log_start_offset, leader_end_offset, now_ms, broker_epoch)
