@@ -75,12 +75,15 @@ def check_directories(world: World, config: BrokerConfig) -> Directories:
     return Directories(clusters[0], ids)
 
 
-def format_new(world: World, config: BrokerConfig) -> None:
-    """Format every directory of a node that was never formatted; one that was is left as it is."""
+def format_new(world: World, config: BrokerConfig, cluster_id: str | None = None) -> None:
+    """Format every directory of a node that was never formatted; one that was is left as it is.
+
+    Nodes of one cluster are formatted with one `cluster_id`; without it the node is of a cluster of its own.
+    """
     for directory in _all_directories(config):
         if world.disk.exists(directory) and read_meta_properties(world.disk, directory) is not None:
             return
-    cluster_id = str(random_uuid(world))
+    cluster_id = cluster_id or str(random_uuid(world))
     for directory in _all_directories(config):
         world.disk.make_dirs(directory)
         format_directory(world, directory, bootstrap_records(), is_metadata_dir=directory == config.metadata_dir)

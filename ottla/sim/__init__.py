@@ -4,9 +4,11 @@ Deterministic: the same seed and the same operations give the same outcome, in e
 """
 
 from ottla.sim.clock import VirtualClock
+from ottla.sim.cpu import Cpu
 from ottla.sim.disk import VirtualDisk, VirtualFile
 from ottla.sim.faults import CHANGES, Kind, Moment, SimulatedCrash
 from ottla.sim.life import Life
+from ottla.sim.links import ANY, Links
 from ottla.sim.loop import Deadlock, Runaway, VirtualLoop
 from ottla.sim.network import Host, HostNetwork, VirtualListener, VirtualNetwork
 from ottla.sim.stream import Pace, VirtualStream
@@ -14,6 +16,7 @@ from ottla.sim.tasks import VirtualTasks
 from ottla.sim.world import (
     VirtualNodeWorld,
     VirtualWorld,
+    client_world,
     node_world,
     run_virtual,
     virtual_node_world,
@@ -26,6 +29,7 @@ __all__ = [
     "VirtualWorld",
     "virtual_node_world",
     "node_world",
+    "client_world",
     "VirtualNodeWorld",
     "run_virtual",
     # time and tasks
@@ -33,6 +37,7 @@ __all__ = [
     "VirtualLoop",
     "VirtualTasks",
     "Life",
+    "Cpu",
     "Deadlock",
     "Runaway",
     # the disk
@@ -49,4 +54,6 @@ __all__ = [
     "VirtualListener",
     "VirtualStream",
     "Pace",
+    "Links",
+    "ANY",
 ]

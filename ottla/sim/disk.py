@@ -7,7 +7,8 @@ system lives on, so everything written is there.
 Promises: the same seed and the same operations leave the same bytes, on every machine and in every process. After
 `SimulatedCrash` every operation raises it again until `crash` or `process_crash`, so that no `finally` of the dying
 node changes what the next one finds; an open file of the dead node raises it for ever. `close` and `release` alone
-stay silent. An operation costs a few microseconds, whatever the size of the file.
+stay silent. An operation costs a few microseconds, whatever the size of the file, and no virtual time unless the disk
+is slow (`slow_down`): then who runs the node asks with `take_time_us` how long its last operations took.
 
 Single-threaded, like the simulator. Paths are rooted at `/`, which exists; there are no links and no permissions.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 
 from ottla.sim.faults import Fault, FaultPlan, Kind, Moment, SimulatedCrash
@@ -52,6 +53,12 @@ class VirtualDisk:
 
         Raising `SimulatedCrash` kills the node: a way to die at the rename of one certain file.
         """
+        self._failed: tuple[str, ...] = ()
+        """The directories whose device is dead."""
+        self._times_us: Mapping[Kind, tuple[int, int]] = {}
+        self._slow_chance = chance
+        self._spent_us = 0
+        self._busy_until_us = 0
         self.operation_count = 0
         self.counts: Counter[Kind] = Counter()
         """How many operations of each kind were begun."""
@@ -78,6 +85,39 @@ class VirtualDisk:
     def clear_faults(self) -> None:
         """Forget what is still planned."""
         self._plan.clear()
+
+    def fail_directory(self, path: str) -> None:
+        """Let the device of a directory die: whatever is asked of it, and of what is in it, is answered with EIO."""
+        self._note("dead", path, "the device of this directory died")
+        self._failed = (*self._failed, path.rstrip("/"))
+
+    def lose_directory(self, path: str) -> None:
+        """Replace the device of a directory by an empty one. The node must be dead: it would hold open files."""
+        self._note("lost", path, "the device of this directory was replaced")
+        self._failed = tuple(failed for failed in self._failed if failed != path.rstrip("/"))
+        for inner in self._tree.inside(path)[:-1]:
+            self._change(self._tree.unlinking(inner))
+        self._tree.sync(self._tree.find_dir(path))
+
+    def slow_down(self, times_us: Mapping[Kind, tuple[int, int]], chance: Random) -> None:
+        """Let operations of these kinds take that long, each between two bounds. One is done after another."""
+        self._times_us = dict(times_us)
+        self._slow_chance = chance
+
+    def mend(self) -> None:
+        """Take all trouble away: planned faults, dead directories, too little room, slowness. What is lost stays so."""
+        self.clear_faults()
+        self.capacity_bytes = None
+        self._failed = ()
+        self._times_us = {}
+
+    def take_time_us(self, now_us: int) -> int:
+        """How long from now until the operations since the last call are done, behind what the device did before."""
+        spent_us, self._spent_us = self._spent_us, 0
+        if not spent_us:
+            return 0
+        self._busy_until_us = max(self._busy_until_us, now_us) + spent_us
+        return self._busy_until_us - now_us
 
     def crash(self) -> None:
         """The power goes and comes back: what is left is what a new node finds."""
@@ -111,6 +151,17 @@ class VirtualDisk:
     def sync_count(self) -> int:
         """How many syncs of files and directories were begun."""
         return self.counts["sync"] + self.counts["sync_dir"]
+
+    # Looking at it from outside: no operation, never a fault, also while the node is dead.
+
+    def peek(self, path: str) -> bytes:
+        """The bytes of a file, as a node that read it now would see them."""
+        return bytes(self._tree.find_file(path).content.seen)
+
+    def peek_files(self, under: str = "/") -> Iterator[str]:
+        """The paths of all files below a directory, sorted."""
+        prefix = under.rstrip("/") + "/"
+        return (path for path, _ in self._tree.files() if path.startswith(prefix))
 
     def trace(self, last: int = 100) -> str:
         """The last operations and what crashes did, one a line: what to print when a seed fails."""
@@ -232,6 +283,11 @@ class VirtualDisk:
             except SimulatedCrash:
                 self.is_halted = True
                 raise
+        if self._times_us and kind in self._times_us:
+            self._spent_us += self._slow_chance.randint(*self._times_us[kind])
+        if self._failed and any(path == failed or path.startswith(f"{failed}/") for failed in self._failed):
+            self._note("- fault", path, "EIO: its device is dead")
+            raise failure(errno.EIO, path)
         if not self._plan:
             return None
         fault = self._plan.strike(kind)

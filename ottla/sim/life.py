@@ -2,18 +2,24 @@
 
 Whatever a node asks the loop to call is marked with its life, through the context that asyncio hands on by itself. When
 the life ends, nothing of it runs any more: timers, callbacks, tasks, all gone between two calls, as after kill -9.
+
+A life that is paused (SIGSTOP) or whose processor is busy is *still*: the loop keeps its calls back, in their order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.sim.disk import VirtualDisk
 from ottla.sim.faults import SimulatedCrash
+
+if TYPE_CHECKING:
+    from ottla.sim.loop import Call
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
 """Whose context this is."""
@@ -22,11 +28,32 @@ LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
 class Life:
     """What belongs together and dies together."""
 
-    __slots__ = ("context", "disk", "is_over", "name", "on_crash", "tasks", "was_told_to_die")
+    __slots__ = (
+        "busy_until_us",
+        "context",
+        "cost_us",
+        "disk",
+        "held",
+        "is_over",
+        "is_paused",
+        "is_still",
+        "name",
+        "on_crash",
+        "tasks",
+        "was_told_to_die",
+    )
 
     def __init__(self, name: str, disk: VirtualDisk | None = None, on_crash: Callable[[], None] | None = None) -> None:
         self.name = name
         self.is_over = False
+        self.is_paused = False
+        self.is_still = False
+        """Whether none of its calls may run now: it is over, paused, or its processor is busy."""
+        self.held: deque[Call] = deque()
+        """The calls whose time came while it was still."""
+        self.cost_us: Callable[[], int] | None = None
+        """How long the processor was busy with the call that has just returned; nothing costs time without it."""
+        self.busy_until_us = 0
         self.was_told_to_die = False
         """Whether the disk has raised `SimulatedCrash`: it is ended as soon as the call in which that was is over."""
         self.disk = disk
@@ -44,7 +71,8 @@ class Life:
         """
         if self.is_over:
             return
-        self.is_over = True
+        self.is_over = self.is_still = True
+        self.held.clear()
         if self.disk is not None:
             self.disk.halt()
         for task in self.tasks:

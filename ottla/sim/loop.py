@@ -4,7 +4,8 @@ Everything that runs is a call in one queue, ordered by its time and then by whe
 on nothing but the calls themselves. Coroutines are ordinary asyncio tasks: code written for the real loop runs here.
 
 A call belongs to the `Life` in whose context it was asked for; a dead life's calls are dropped, which is how a node can
-be killed in the middle of everything while the others go on.
+be killed in the middle of everything while the others go on. The calls of a paused life wait until it goes on; where
+calls cost time, those of one life come one after another, each when the one before it has been paid for.
 
 Promises: no call runs inside another; time moves only when nothing is left to do at the present instant. A run in which
 nothing is left to happen raises `Deadlock`, one in which too much happens raises `Runaway`: neither hangs.
@@ -80,17 +81,17 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
         self._instant_steps_max = instant_steps_max
         self._steps_before = 0
         """The calls up to the present instant."""
-        self._clocks: list[VirtualClock] = []
         self._lives: list[Life] = []
         self._ready: deque[Call] = deque()
         self._timers: list[tuple[int, int, Call]] = []
         self._timer_count = 0
         self._is_closed = False
         self._is_running = False
+        self._outside = Context()
 
     def attach(self, clock: VirtualClock) -> None:
         """Let this clock go with the loop's time. Each node has its own, which may be wrong about the wall time."""
-        self._clocks.append(clock)
+        clock.follow(self)
 
     def keep(self, life: Life) -> None:
         """Keep a life, and so what it left unfinished, until the loop is closed.
@@ -188,8 +189,15 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
                 raise Deadlock(f"nothing is left to run at {self.now_us / 1000:.3f} ms")
             self._move_to(self._timers[0][0])
         call = self._ready.popleft()
+        life = call.life
+        if life is None or not life.is_still:
+            self._run(call)
+        elif not life.is_over:
+            life.held.append(call)
+
+    def _run(self, call: Call) -> None:
         callback, life = call.callback, call.life
-        if callback is None or (life is not None and life.is_over):
+        if callback is None:
             return
         self.step_count += 1
         if self.step_count > self._steps_max or self.step_count - self._steps_before > self._instant_steps_max:
@@ -208,6 +216,35 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
             disk = life.disk
             if (life.was_told_to_die or (disk is not None and disk.is_halted)) and not life.is_over:
                 life.on_crash()
+            if life.cost_us is not None and not life.is_over:
+                self._keep_busy(life, life.cost_us())
+
+    # Lives that stand still.
+
+    def pause(self, life: Life) -> None:
+        """Let nothing of this life run until `resume`, as SIGSTOP does; its time goes on."""
+        life.is_paused = life.is_still = True
+
+    def resume(self, life: Life) -> None:
+        """Let it go on, with all that should have happened meanwhile."""
+        life.is_paused = False
+        self._go_on(life)
+
+    def _keep_busy(self, life: Life, cost_us: int) -> None:
+        if cost_us:
+            life.is_still = True
+            life.busy_until_us = self.now_us + cost_us
+            self.call_at_us(life.busy_until_us, self._go_on, life, context=self._outside)
+
+    def _go_on(self, life: Life) -> None:
+        """Run what was held back. Where calls cost time, no more than the processor has time for."""
+        while not (life.is_over or life.is_paused or life.busy_until_us > self.now_us):
+            if life.cost_us is None or not life.held:
+                life.is_still = False
+                self._ready.extend(life.held)
+                life.held.clear()
+                return
+            self._run(life.held.popleft())
 
     def _run_away(self) -> NoReturn:
         now = f"at {self.now_us / 1000:.3f} ms"
@@ -217,13 +254,9 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
 
     def _move_to(self, when_us: int) -> None:
         """Let the time come, and make ready all that is due then."""
-        passed_ms = when_us // 1000 - self.now_us // 1000
         if when_us > self.now_us:
             self._steps_before = self.step_count
             self.now_us = when_us
-            if passed_ms:
-                for clock in self._clocks:
-                    clock.advance(passed_ms)
         timers = self._timers
         while timers and timers[0][0] <= when_us:
             self._ready.append(heapq.heappop(timers)[2])

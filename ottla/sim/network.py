@@ -1,8 +1,8 @@
 """The virtual network: hosts with names and addresses, the connections between them, and all that goes wrong with them.
 
 `VirtualNetwork` is the whole of it, as the simulation sees and breaks it; `HostNetwork` is what one life of one host
-gets as its `ottla.world.Network`. Whether a way is free is decided when a packet arrives: while two hosts are parted or
-one of them has no power, packets wait, as TCP sends them again and again; when the way is free they arrive.
+gets as its `ottla.world.Network`. `links` says which ways are cut or slow. Whether a way is free is decided when a
+packet arrives: while it is cut, or one of the hosts has no power, packets are lost and sent again (see `stream`).
 
 Order: each connection has its own pace, so connections overtake each other, and nothing is reordered inside one.
 """
@@ -16,15 +16,14 @@ from contextvars import Context
 from random import Random
 
 from ottla.sim.life import Life
+from ottla.sim.links import Links
 from ottla.sim.loop import VirtualLoop
-from ottla.sim.stream import Pace, VirtualStream
+from ottla.sim.stream import SILENCE_MS_MAX, Pace, VirtualStream
 from ottla.world import BACKLOG, Accept, Address, Stream, StreamHandler
 
 FIRST_FREE_PORT = 32_768
 CONNECT_RETRIES_MS = (0, 1_000, 2_000, 4_000, 8_000)
 """When a connection is called for, each counted from the time before; without an answer to the last, it times out."""
-SILENCE_MS_MAX = 30_000
-"""How long a system sends unanswered bytes again before it gives the connection up."""
 HERE = ("", "0.0.0.0", "::", "localhost", "127.0.0.1")
 
 
@@ -62,8 +61,10 @@ class VirtualNetwork:
         """How the pace of a new connection is chosen."""
         self.refuse_chance = 0.0
         """How often a call for a connection is answered with a refusal."""
-        self._parted: set[tuple[str, str]] = set()
         self._outside = Context()
+        self.links = Links(loop, chance, self.trace, self._on_links_changed)
+        self.is_whole = True
+        """Whether every host reaches every other: nothing is cut, isolated or without power."""
 
     # Hosts.
 
@@ -82,6 +83,7 @@ class VirtualNetwork:
     def lose_power(self, host: Host) -> None:
         """The host is gone at once, with what it was sending, and nobody is told."""
         host.is_up = False
+        self.is_whole = False
         self._forget_listeners(host)
         for stream in self._streams_of(host):
             stream.vanish(with_flight=True)
@@ -89,7 +91,7 @@ class VirtualNetwork:
     def gain_power(self, host: Host) -> None:
         """The host is back. It knows nothing of its connections, and resets what still speaks to it."""
         host.is_up = True
-        self._let_packets_fly()
+        self._on_links_changed()
 
     def end_life(self, host: Host) -> None:
         """A process of this host has died: the system closes what it had open."""
@@ -101,31 +103,35 @@ class VirtualNetwork:
 
     def part(self, one: Host, other: Host) -> None:
         """Let nothing pass between two hosts until `heal`."""
-        self._parted |= {(one.name, other.name), (other.name, one.name)}
-        self.trace(f"{one.name} and {other.name} are parted")
+        self.links.cut([one.name], [other.name])
 
-    def heal(self) -> None:
-        """Let everything pass again; what was on its way arrives."""
-        if self._parted:
+    def heal(self, name: str | None = None) -> None:
+        """Take away one trouble of `links`, by its name, or all of it; what is sent again then arrives."""
+        if name is not None:
+            self.links.heal(name)
+            return
+        if self.links.has_cuts:
             self.trace("the network is whole")
-        self._parted.clear()
         self.refuse_chance = 0.0
-        self._let_packets_fly()
+        self.links.heal_all()
 
     def is_blocked(self, one: Host, other: Host) -> bool:
+        """Whether what `one` sends does not reach `other`."""
         if one is other:
             return not one.is_up
-        is_cut_off = one.is_isolated or other.is_isolated or (one.name, other.name) in self._parted
-        return is_cut_off or not (one.is_up and other.is_up)
+        if one.is_isolated or other.is_isolated or not (one.is_up and other.is_up):
+            return True
+        return self.links.is_cut(one.name, other.name)
 
     def isolate(self, host: Host) -> None:
-        """Pull the cable of a host."""
+        """Pull the cable of a host. `heal` leaves that alone: only `connect_again` puts it back."""
         host.is_isolated = True
+        self.is_whole = False
 
     def connect_again(self, host: Host) -> None:
-        """Put the cable back; what was on its way arrives."""
+        """Put the cable back; what is sent again arrives."""
         host.is_isolated = False
-        self._let_packets_fly()
+        self._on_links_changed()
 
     def open_connections(self) -> list[tuple[VirtualStream, VirtualStream]]:
         """Those of which both ends are open, oldest first."""
@@ -193,7 +199,10 @@ class VirtualNetwork:
     def _forget_listeners(self, host: Host) -> None:
         host.listeners.clear()
 
-    def _let_packets_fly(self) -> None:
+    def _on_links_changed(self) -> None:
+        """Some way has been cut or is free again."""
+        hosts = self.hosts.values()
+        self.is_whole = not self.links.has_cuts and all(host.is_up and not host.is_isolated for host in hosts)
         for ends in list(self.streams.values()):
             for stream in ends:
                 stream.fly_on()
@@ -240,6 +249,10 @@ class _Call:
         self._port = port
         self._on_connected = on_connected
         self._round_trip_us = 2 * caller.network.pace(caller.network.chance).delay(caller.network.chance)
+        target = caller.network.find(name, caller.host)
+        if caller.network.links.has_slow and target is not None:
+            self._round_trip_us += caller.network.links.delay_us(caller.host.name, target.name, 0)
+            self._round_trip_us += caller.network.links.delay_us(target.name, caller.host.name, 0)
 
     def try_again(self, attempt: int) -> None:
         caller = self._caller
@@ -257,7 +270,7 @@ class _Call:
         if target is None:
             self._fail(OSError(errno.EHOSTUNREACH, "no such host", self._name))
             return
-        if network.is_blocked(caller.host, target):
+        if network.is_blocked(caller.host, target) or network.is_blocked(target, caller.host):
             self.try_again(attempt + 1)
             return
         listener = target.listeners.get(self._port)

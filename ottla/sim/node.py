@@ -1,4 +1,7 @@
-"""The node under test: one host that lives, dies in several ways, and is started again on what its disk still has."""
+"""The node under test: one host that lives, dies in several ways, and is started again on what its disk still has.
+
+A host has a clock and a disk of its own, which outlive the node's lives, and a processor that may be slow.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from typing import Any
 from ottla.config import BrokerConfig
 from ottla.node import Node, build
 from ottla.sim.clock import VirtualClock
+from ottla.sim.cpu import Cpu
 from ottla.sim.disk import VirtualDisk
+from ottla.sim.faults import Kind
 from ottla.sim.life import Life
 from ottla.sim.logs import LogCapture
 from ottla.sim.loop import VirtualLoop
@@ -32,10 +37,13 @@ class SimulatedNode:
         logs: LogCapture,
         trace: Callable[[str], None],
         seed: str,
+        *,
+        cluster_id: str | None = None,
     ) -> None:
         self._network = network
         self._loop: VirtualLoop = network.loop
-        self._settings = dict(settings)
+        self.settings = dict(settings)
+        self._cluster_id = cluster_id
         self._logs = logs
         self._trace = trace
         self._seed = seed
@@ -58,6 +66,9 @@ class SimulatedNode:
         """Whether the power went since the last time that the node was surveyed."""
         self.turn_us_max = 0
         """How long the node's tasks may take that let others have their turn, such as the loading of a group."""
+        self.cpu: Cpu | None = None
+        """What its calls cost; nothing without it."""
+        self._has_slow_disk = False
         self._died: Any = self._loop.create_future()
 
     @property
@@ -75,12 +86,13 @@ class SimulatedNode:
         life = Life(name, self.disk, self._on_crash)
         self.world = node_world(self._network, self.host, self.clock, self.disk, life, f"{self._seed} {name}")
         self.world.tasks.turn_us_max = self.turn_us_max
+        self._set_cost()
         await self._in_life(self._start(self.world))
         self._trace(f"{name} serves")
 
     async def _start(self, world: VirtualNodeWorld) -> None:
-        node = build(BrokerConfig(self._settings), world)
-        node.format_if_new()
+        node = build(BrokerConfig(self.settings), world)
+        node.format_if_new(self._cluster_id)
         self.node = node
         await node.start()
 
@@ -108,6 +120,43 @@ class SimulatedNode:
             self._trace(f"{self.name} is killed")
             self._network.end_life(self.host)
             self.disk.process_crash()
+
+    @property
+    def is_paused(self) -> bool:
+        return self.world is not None and self.world.life.is_paused
+
+    def pause(self) -> None:
+        """Stop the process as SIGSTOP does: nothing of it runs, what is sent to it waits, and its time goes on."""
+        if self.world is not None and not self.is_paused:
+            self._trace(f"{self.name} is paused")
+            self._loop.pause(self.world.life)
+
+    def resume(self) -> None:
+        """Let it go on, as SIGCONT does: with everything that is late by now."""
+        if self.world is not None and self.is_paused:
+            self._trace(f"{self.name} goes on")
+            self._loop.resume(self.world.life)
+
+    def slow_disk(self, times_us: Mapping[Kind, tuple[int, int]]) -> None:
+        """Let the disk take its time. What threads ask of it delays only them; what the loop asks keeps it busy."""
+        self._trace(f"{self.name} has a slow disk: {dict(times_us)}")
+        self.disk.slow_down(times_us, Random(f"{self._seed} slow disk {self._loop.now_us}"))
+        self._has_slow_disk = True
+        self._set_cost()
+
+    def mend_disk(self) -> None:
+        """Take all trouble of the disk away. A node that has seen it fail may have stopped all the same."""
+        self.disk.mend()
+        self._has_slow_disk = False
+        self._set_cost()
+
+    def _set_cost(self) -> None:
+        if self.world is not None:
+            self.world.life.cost_us = self._cost_us if self.cpu is not None or self._has_slow_disk else None
+
+    def _cost_us(self) -> int:
+        cpu_us = 0 if self.cpu is None else self.cpu.cost_us()
+        return cpu_us + self.disk.take_time_us(self._loop.now_us)
 
     def _on_crash(self) -> None:
         self._trace(f"{self.name} dies of a crash at its disk")

@@ -32,19 +32,19 @@ from ottla.sim.clients import (
     Worker,
 )
 from ottla.sim.clients.consumer import EARLIEST, LATEST
-from ottla.sim.clock import START_MS, VirtualClock
-from ottla.sim.disk import VirtualDisk
+from ottla.sim.clock import START_MS
+from ottla.sim.cluster import SimulatedCluster
 from ottla.sim.faults import CHANGES, Kind, Moment
 from ottla.sim.history import History, Violation
 from ottla.sim.life import Life
 from ottla.sim.logs import LogCapture
 from ottla.sim.loop import Deadlock, Runaway, VirtualLoop
 from ottla.sim.network import Host, VirtualNetwork
-from ottla.sim.node import NodeDied, SimulatedNode
+from ottla.sim.node import NodeDied
 from ottla.sim.pipeline import Pipeline
 from ottla.sim.scenario import FOLLOWED_TOPIC, NODE, PORT, WORKER_FAULTS, Scenario, make_scenario
 from ottla.sim.trace import Trace
-from ottla.sim.world import VirtualNodeWorld, node_world
+from ottla.sim.world import VirtualNodeWorld, client_world, node_world
 
 _C = TypeVar("_C", bound=Client)
 
@@ -113,7 +113,10 @@ class Simulation:
         self.network = VirtualNetwork(self.loop, Random(f"{scenario.seed} network"), self.trace)
         self.history = History(self.trace, is_synced=scenario.is_synced)
         self.logs = LogCapture(self.trace, self._on_error_line)
-        self.node = SimulatedNode(self.network, NODE, scenario.settings, self.logs, self.trace, str(scenario.seed))
+        self.cluster = SimulatedCluster(
+            self.network, {NODE: scenario.settings}, self.logs, self.trace, str(scenario.seed)
+        )
+        self.node = self.cluster[NODE]
         self.pipeline = Pipeline(scenario, self, self.history, self.trace, lambda: self.loop.now_us // 1000)
         self.node.turn_us_max = scenario.turn_us_max
         self.clients: list[Client] = []
@@ -146,7 +149,7 @@ class Simulation:
             )
         counts = dict(self.history.counts)
         counts["lost to power"] = self.history.lost_count
-        counts["lives"] = self.node.life_count
+        counts["lives"] = self.cluster.life_count
         counts["connections"] = self.network.connection_count
         return Outcome(
             self.scenario.seed, self.trace.digest, self.loop.step_count, self.loop.now_us // 1000, counts, failure
@@ -156,7 +159,7 @@ class Simulation:
         self.logs.is_muted = True
         for life in self._lives:
             life.end()
-        self.node.kill(is_power_loss=False)
+        self.cluster.kill()
         self.loop.close()
 
     def _on_error_line(self, line: str) -> None:
@@ -302,8 +305,7 @@ class Simulation:
         done.result()
 
     def _mend_disk(self) -> None:
-        self.node.disk.clear_faults()
-        self.node.disk.capacity_bytes = None
+        self.node.mend_disk()
         self._has_disk_fault = False
 
     # What goes wrong
@@ -448,12 +450,9 @@ class Simulation:
 
     def _world_of(self, name: str) -> VirtualNodeWorld:
         """A host of its own for a client."""
-        clock = VirtualClock()
-        self.loop.attach(clock)
-        life = Life(name)
-        self._lives.append(life)
-        disk = VirtualDisk(Random(0), clock)
-        return node_world(self.network, self.network.add_host(name), clock, disk, life, f"{self.scenario.seed} {name}")
+        world = client_world(self.network, name, str(self.scenario.seed))
+        self._lives.append(world.life)
+        return world
 
     def _client_hosts(self) -> list[Host]:
         return [host for host in self.network.hosts.values() if host is not self.node.host]

@@ -4,6 +4,11 @@ The model is TCP as its owner meets it. Bytes leave in packets cut anywhere, eac
 another of its direction. What has left and was not read yet fills the window; when it is full, what the owner sends
 stays unsent, which is what back-pressure is made of. An orderly end follows the bytes; a reset drops them.
 
+Where the way is cut, packets are lost and sent again after 0.2, 0.6, 1.4, ... seconds, so bytes arrive some time after
+the way is free. An end that gets no acknowledgement, because the way there or the way back is cut, gives up after
+`SILENCE_MS_MAX` and says nothing to the other, which is then half open: it learns by sending, from a reset. An end that
+has nothing to send never learns of a cut at all.
+
 Promises: those of `ottla/world/network.py`. A buffer is copied only when its bytes leave, so an owner that changes what
 it has sent is found out; a file slice is read when its turn comes.
 """
@@ -25,6 +30,10 @@ if TYPE_CHECKING:
 
 END = b""
 """The packet that says that nothing follows."""
+RESEND_US = 200_000
+"""When a lost packet is sent again for the first time; each time after that the wait is doubled."""
+SILENCE_MS_MAX = 30_000
+"""How long a system sends unacknowledged bytes again before it gives the connection up."""
 
 
 class Pace:
@@ -63,12 +72,15 @@ class VirtualStream:
         "_in_window",
         "_is_closing",
         "_is_flying",
+        "_is_lost",
         "_is_reading",
         "_is_waiting_to_write",
         "_is_woken",
         "_loop",
         "_network",
         "_queue",
+        "_stalled_us",
+        "_unheard",
         "host",
         "is_shut",
         "is_silent",
@@ -105,6 +117,12 @@ class VirtualStream:
         """Packets on their way from here, with the time of their arrival."""
         self._flight_until_us = 0
         self._is_flying = False
+        self._is_lost = False
+        """Whether the first packet of the flight was lost: it arrives when it is sent again, if the way is free."""
+        self._stalled_us = -1
+        """Since when a packet waits for its acknowledgement because of a cut; -1 when none does."""
+        self._unheard = 0
+        """Bytes that were read at the other end, whose acknowledgement is lost."""
         self._in_window = 0
         """Bytes that have left here and were not read at the other end."""
         self._arrived = bytearray()
@@ -227,7 +245,16 @@ class VirtualStream:
         return data
 
     def _on_read(self, count: int) -> None:
-        """The other end has read that much: there is room again."""
+        """The other end has read that much: there is room again, once this end hears of it."""
+        network = self._network
+        if not network.is_whole and network.is_blocked(self.other.host, self.host):
+            self._unheard += count
+            if self._queue:
+                self._stall()
+            return
+        self._make_room(count)
+
+    def _make_room(self, count: int) -> None:
         self._in_window -= count
         if self._queue and self._error is None:
             delay_us = self.pace.delay(self._chance)
@@ -252,24 +279,75 @@ class VirtualStream:
     # On the way: nobody's life, so that packets arrive after their sender's death.
 
     def _fly(self, packet: bytes) -> None:
-        arrival_us = max(self._flight_until_us, self._loop.now_us + self.pace.delay(self._chance))
+        network = self._network
+        delay_us = self.pace.delay(self._chance)
+        if network.links.has_slow:
+            delay_us += network.links.delay_us(self.host.name, self.other.host.name, len(packet))
+        arrival_us = max(self._flight_until_us, self._loop.now_us + delay_us)
         self._flight_until_us = arrival_us
         self._flight.append((arrival_us, packet))
-        self.fly_on()
+        if not network.is_whole and network.is_blocked(self.host, self.other.host):
+            self._lose()
+        else:
+            self.fly_on()
 
     def fly_on(self) -> None:
         """Let the first packet arrive at its time, if the way is free. Called again when the way has become free."""
-        if self._flight and not self._is_flying and not self._network.is_blocked(self.host, self.other.host):
+        network = self._network
+        if self._is_flying or not (self._flight or self._stalled_us >= 0):
+            return
+        if network.is_whole or not network.is_blocked(self.host, self.other.host):
             self._is_flying = True
-            self._network.call_at_us(self._flight[0][0], self._on_arrival)
+            arrival_us = self._flight[0][0] if self._flight and not self._is_lost else self._next_resend_us()
+            network.call_at_us(arrival_us, self._on_arrival)
 
     def _on_arrival(self) -> None:
+        network = self._network
         self._is_flying = False
-        if not self._flight or self.is_silent or self._network.is_blocked(self.host, self.other.host):
+        if self.is_silent or not (self._flight or self._stalled_us >= 0):
             return
-        packet = self._flight.popleft()[1]
-        self.other._arrive(packet)
+        if not network.is_whole and network.is_blocked(self.host, self.other.host):
+            self._lose()
+            return
+        self._is_lost = False
+        if self._flight:
+            packet = self._flight.popleft()[1]
+            self.other._arrive(packet)
+        elif (self.other.is_shut or self.other.life.is_over) and not self.other._flight:
+            self.other.reset_other()  # bytes that have arrived before are sent again, and nobody knows of them any more
+        if not network.is_whole and network.is_blocked(self.other.host, self.host):
+            self._stall()
+        else:
+            self._stalled_us = -1
+            if self._unheard:
+                heard, self._unheard = self._unheard, 0
+                self._make_room(heard)
         self.fly_on()
+
+    def _lose(self) -> None:
+        """The first packet does not arrive."""
+        self._is_lost = bool(self._flight)
+        self._stall()
+
+    def _stall(self) -> None:
+        """There is something to be acknowledged, and no acknowledgement can come."""
+        if self._stalled_us < 0:
+            self._stalled_us = since_us = self._loop.now_us
+            self._network.call_at_us(since_us + SILENCE_MS_MAX * 1_000, lambda: self._give_up(since_us))
+
+    def _next_resend_us(self) -> int:
+        wait_us, due_us = RESEND_US, self._stalled_us + RESEND_US
+        while due_us <= self._loop.now_us:
+            wait_us *= 2
+            due_us += wait_us
+        return due_us
+
+    def _give_up(self, since_us: int) -> None:
+        if self._stalled_us == since_us:
+            self._stalled_us = -1
+            self._is_lost = False
+            self._flight.clear()
+            self.fail(TimeoutError(errno.ETIMEDOUT, "connection timed out"))
 
     def _arrive(self, packet: bytes) -> None:
         """A packet has come to this end."""
@@ -302,8 +380,11 @@ class VirtualStream:
         if self.is_shut:
             return
         self._network.trace(f"{self} closed: {error or 'in order'}")
-        self.vanish()
-        if self._arrived or self._chance.random() < 0.1:
+        has_timed_out = isinstance(error, TimeoutError)
+        self.vanish(with_flight=has_timed_out)
+        if has_timed_out:
+            pass  # nothing was heard for so long that nothing is said either
+        elif self._arrived or self._chance.random() < 0.1:
             self.reset_other()  # bytes that nobody will read: the peer is told that they were in vain
         else:
             self._fly(END)
@@ -315,6 +396,7 @@ class VirtualStream:
         """Be no more, without a word to anybody; `with_flight` also what has left and not arrived."""
         if with_flight:
             self._flight.clear()
+            self._stalled_us = -1
         self.is_shut = True
         self._is_closing = True
         self._is_reading = False

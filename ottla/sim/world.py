@@ -52,11 +52,19 @@ def node_world(
         clock=clock,
         disk=disk,
         random=Random(f"{seed} node"),
-        tasks=VirtualTasks(network.loop, life, Random(f"{seed} threads")),
+        tasks=VirtualTasks(network.loop, life, Random(f"{seed} threads"), clock),
         network=HostNetwork(network, host, life),
         life=life,
         loop=network.loop,
     )
+
+
+def client_world(network: VirtualNetwork, name: str, seed: str) -> VirtualNodeWorld:
+    """A new host with a clock and a life of its own, for one client. What it has of a disk is nobody's concern."""
+    clock = VirtualClock()
+    network.loop.attach(clock)
+    disk = VirtualDisk(Random(0), clock)
+    return node_world(network, network.add_host(name), clock, disk, Life(name), f"{seed} {name}")
 
 
 def virtual_node_world(seed: int, name: str = "node") -> VirtualNodeWorld:

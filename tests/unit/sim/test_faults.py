@@ -255,3 +255,53 @@ def test_a_hook_may_kill_the_node(disk: VirtualDisk, file: VirtualFile) -> None:
         file.size()
     disk.process_crash()
     assert disk.names("/") == ["file"]
+
+
+def test_a_directory_whose_device_dies_fails_and_the_others_work_on() -> None:
+    disk = VirtualDisk(Random(1), VirtualClock())
+    files = {}
+    for directory in ("/data/a", "/data/ab"):
+        disk.make_dirs(directory)
+        files[directory] = disk.open(f"{directory}/file", create=True)
+        files[directory].write_at(0, b"kept")
+    disk.fail_directory("/data/a")
+    for operation in (
+        lambda: files["/data/a"].write_at(0, b"lost"),
+        lambda: files["/data/a"].read_at(0, 4),
+        files["/data/a"].sync,
+        lambda: disk.names("/data/a"),
+        lambda: disk.rename("/data/a/file", "/data/ab/other"),
+    ):
+        with pytest.raises(OSError, match="input/output error"):
+            operation()
+    files["/data/ab"].write_at(0, b"more")
+    disk.mend()
+    assert disk.read("/data/a/file") == b"kept"
+    assert disk.read("/data/ab/file") == b"more"
+
+
+def test_a_replaced_device_is_empty_for_good() -> None:
+    disk = VirtualDisk(Random(1), VirtualClock())
+    for path in ("/data/a/topic-0", "/data/b"):
+        disk.make_dirs(path)
+        disk.open(f"{path}/file", create=True).write_at(0, b"bytes")
+    for path in ("/", "/data", "/data/a", "/data/a/topic-0", "/data/b"):
+        disk.sync_dir(path)
+    disk.process_crash()
+    disk.lose_directory("/data/a")
+    assert disk.names("/data/a") == []
+    assert disk.used_bytes == 5
+    disk.crash()
+    assert disk.names("/data/a") == []
+    assert disk.names("/data/b") == ["file"]
+
+
+def test_peeking_is_no_operation_and_works_on_a_dead_nodes_disk(disk: VirtualDisk, file: VirtualFile) -> None:
+    file.write_at(0, b"bytes")
+    disk.crash_at(1, kinds=["read"])
+    count = disk.operation_count
+    disk.halt()
+    assert disk.peek("/file") == b"bytes"
+    assert list(disk.peek_files()) == ["/file"]
+    assert list(disk.peek_files("/nowhere")) == []
+    assert disk.operation_count == count

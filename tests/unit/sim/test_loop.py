@@ -114,7 +114,7 @@ def test_a_run_that_never_ends_is_a_runaway() -> None:
 def test_nothing_of_an_ended_life_runs_any_more() -> None:
     loop = VirtualLoop()
     life = Life("node")
-    tasks = VirtualTasks(loop, life, Random(1))
+    tasks = VirtualTasks(loop, life, Random(1), VirtualClock())
     done: list[str] = []
 
     async def work() -> None:
@@ -148,7 +148,7 @@ def test_a_life_ends_when_its_disk_says_so_even_if_the_node_swallows_it() -> Non
         life.end()
 
     life = Life("node", disk, on_crash)
-    tasks = VirtualTasks(loop, life, Random(1))
+    tasks = VirtualTasks(loop, life, Random(1), VirtualClock())
     disk.crash_at(3)
 
     async def work() -> None:
