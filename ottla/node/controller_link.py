@@ -4,34 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.metadata import Controller, Gauge
-from ottla.raft import RaftNode
+from ottla.metadata import Controller
+from ottla.server import Dispatcher, RequestContext
 from ottla.wire import Message
-
-RAFT = "kafka.server:type=raft-metrics,name="
 
 
 class LocalController:
     """A `ControllerLink` to the controller of this node, which leads the quorum of one."""
 
-    def __init__(self, controller: Controller, raft: RaftNode) -> None:
+    def __init__(self, controller: Controller, dispatcher: Dispatcher) -> None:
         self._controller = controller
-        self._raft = raft
-
-    @property
-    def leader_id(self) -> int:
-        return self._raft.leader_id
+        self._dispatcher = dispatcher
 
     def send(self, request: Message, *, version: int) -> Awaitable[Message]:
         return self._controller.handle(request, version=version)
 
-    def gauges(self) -> list[Gauge]:
-        raft = self._raft
-        return [
-            *self._controller.gauges(),
-            Gauge(f"{RAFT}current-leader", raft.leader_id),
-            Gauge(f"{RAFT}current-epoch", raft.epoch),
-            Gauge(f"{RAFT}high-watermark", raft.high_watermark),
-            Gauge(f"{RAFT}log-end-offset", raft.log_end_offset),
-            Gauge(f"{RAFT}number-of-voters", len(raft.voters.nodes)),
-        ]
+    def forward(self, context: RequestContext, request: Message) -> Awaitable[Message]:
+        answer = self._dispatcher.call(context, context.connection, request)
+        assert answer is not None, f"{request.schema.name} is always answered"
+        assert not isinstance(answer, Message), "a controller's answer waits for its records"
+        return answer

@@ -19,6 +19,7 @@ from ottla.metadata import (
     SUPPORTED_FEATURES,
     Controller,
     Endpoint,
+    Gauge,
     ImageLoader,
     SnapshotGenerator,
     bootstrap_records,
@@ -28,16 +29,20 @@ from ottla.node.assignments import Assignments
 from ottla.node.controller_link import LocalController
 from ottla.node.directories import CannotStart, check_directories, epoch_of_clean_shutdown, format_new
 from ottla.node.lifecycle import BrokerLifecycle
+from ottla.node.raft_gauges import raft_gauges
 from ottla.node.unenforced import unenforced_metadata
 from ottla.raft import RaftNode, VoterSet, read_bootstrap
 from ottla.replica import LogDriver, PartitionLog, ReplicaManager
 from ottla.server import (
     GROUP_TOPIC,
     TRANSACTION_TOPIC,
-    Broker,
+    BrokerServices,
+    ControllerServices,
+    Dispatcher,
     FetchSessions,
     LocalMarkers,
     MetricsServer,
+    NodeContext,
     SocketServer,
     take_producer_id,
 )
@@ -86,7 +91,9 @@ class Node:
         self.controller: Controller
         self.loader: ImageLoader
         self.replicas: ReplicaManager
-        self.broker: Broker
+        self.context: NodeContext
+        self.broker: BrokerServices
+        self._dispatchers: dict[str, Dispatcher] = {}
         self.sockets: SocketServer
         self.lifecycle: BrokerLifecycle | None = None
         self.metrics_address = metrics_address
@@ -135,7 +142,17 @@ class Node:
         self.raft.subscribe(self.controller)
         self._closing.append(self.raft.stop)
         await self.raft.start()
-        link = LocalController(self.controller, self.raft)
+        self.context = NodeContext(
+            config=config,
+            world=world,
+            node_id=config.node_id,
+            cluster_id=directories.cluster_id,
+            image=self.loader.image,
+            quorum=self.raft,
+        )
+        services = ControllerServices(self.context, self.controller, self.raft)  # type: ignore[arg-type]  # no `handle` yet
+        self._dispatchers["controller"] = Dispatcher(services)
+        link = LocalController(self.controller, self._dispatchers["controller"])
         groups = GroupCoordinator(
             world,
             config.node_id,
@@ -152,25 +169,22 @@ class Node:
             markers=LocalMarkers(lambda: self.broker),
             take_producer_id=lambda: take_producer_id(self.broker),
         )
-        self.broker = Broker(
-            config=config,
-            world=world,
-            node_id=config.node_id,
-            cluster_id=directories.cluster_id,
-            image=self.loader.image,
+        self.broker = BrokerServices(
+            node=self.context,
             replicas=self.replicas,
             controller=link,
             fetch_sessions=FetchSessions(world, config.max_incremental_fetch_session_cache_slots),
             groups=groups,
             transactions=transactions,
-            kraft_version=self.raft.kraft_version,
         )
+        self._dispatchers["broker"] = Dispatcher(self.broker)
         self.replicas.watch(GROUP_TOPIC, groups)
         self.replicas.watch(TRANSACTION_TOPIC, transactions)
         # The logs are there before a client can learn of a partition, and the coordinators before they are asked.
         self.loader.add_publisher(self.replicas)
         self.loader.add_publisher(groups)
         self.loader.add_publisher(transactions)
+        self.loader.add_publisher(self.context)
         self.loader.add_publisher(self.broker)
         self.loader.add_publisher(SnapshotGenerator(world.tasks, self.raft))
         driver = LogDriver(world, self.replicas, config)
@@ -179,7 +193,7 @@ class Node:
         transactions.start()
         self._closing.append(transactions.close)
         self._closing.append(self.broker.close)
-        self.sockets = SocketServer(self.broker)
+        self.sockets = SocketServer(self.context)
         self._closing.append(self._close_sockets)
         endpoints, controller_endpoints = self._listen()
         world.tasks.spawn(self._register_controller(link, controller_endpoints), "controller-registration")
@@ -206,8 +220,8 @@ class Node:
         log.info("[Node %d] Kafka-compatible server started at %s", config.node_id, self.bootstrap_address)
 
     def _current_config(self) -> BrokerConfig:
-        """The settings in effect: until the broker is made, and with it the metadata's, those of the file."""
-        return self.broker.config if hasattr(self, "broker") else self.config
+        """The settings in effect."""
+        return self.context.config
 
     def _make_raft(self) -> RaftNode:
         config = self.config
@@ -242,7 +256,7 @@ class Node:
                     spec.name,
                     spec.host,
                     spec.port,
-                    role="controller" if is_controller else "broker",
+                    self._dispatchers["controller" if is_controller else "broker"],
                     is_held=not is_controller,
                 )
             except OSError as error:
@@ -252,12 +266,16 @@ class Node:
                 kind.append(self._endpoint(spec, listener.address))
         if self.metrics_address is not None:
             try:
-                self._metrics = MetricsServer.of(self.broker)
+                self._metrics = MetricsServer.of(self.context, self.broker, self.collect_gauges)
                 self._metrics.listen(self.metrics_address.host, self.metrics_address.port)
             except OSError as error:
                 raise CannotStart(f"Cannot serve metrics on {self.metrics_address}: {error.strerror}") from None
         self.bootstrap_address = Address(endpoints[0].host, endpoints[0].port)
         return endpoints, controller_endpoints
+
+    def collect_gauges(self) -> list[Gauge]:
+        """What the controller and the quorum show now."""
+        return [*self.controller.gauges(), *raft_gauges(self.raft)]
 
     def _close_sockets(self) -> None:
         self.sockets.close()

@@ -3,13 +3,16 @@
 The front door is light: handlers are imported when the first request of their API arrives.
 """
 
-from ottla.server.broker import Broker, ControllerLink
+from ottla.server.broker import BrokerServices, ControllerLink
 from ottla.server.connection_rate import CREATION_RATE
-from ottla.server.context import CloseConnection, Connection, RequestContext
+from ottla.server.context import BrokerContext, CloseConnection, Connection, ControllerContext, RequestContext
+from ottla.server.controller_services import ControllerServices, Decider, QuorumMember
 from ottla.server.dispatch import Dispatcher, Route
 from ottla.server.exposition import MetricsServer
 from ottla.server.fetch_session import FetchSessions
 from ottla.server.metrics import Metrics
+from ottla.server.node_context import NodeContext, QuorumView
+from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.producer_ids import take_producer_id
 from ottla.server.session import Session
 from ottla.server.sockets import SocketServer
@@ -17,22 +20,31 @@ from ottla.server.topic_creation import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TO
 from ottla.server.transaction_markers import LocalMarkers
 
 __all__ = [
+    "ANONYMOUS",
+    "BrokerContext",
+    "BrokerServices",
     "CREATION_RATE",
-    "GROUP_TOPIC",
-    "SHARE_TOPIC",
-    "TRANSACTION_TOPIC",
-    "Broker",
     "CloseConnection",
     "Connection",
+    "ControllerContext",
     "ControllerLink",
+    "ControllerServices",
+    "Decider",
     "Dispatcher",
     "FetchSessions",
+    "GROUP_TOPIC",
     "LocalMarkers",
     "Metrics",
     "MetricsServer",
+    "NodeContext",
+    "Principal",
+    "QuorumMember",
+    "QuorumView",
     "RequestContext",
     "Route",
+    "SHARE_TOPIC",
     "Session",
     "SocketServer",
+    "TRANSACTION_TOPIC",
     "take_producer_id",
 ]

@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 from ottla.config import BrokerConfig, ConfigType, validate_dynamic
 from ottla.errors import NONE, InvalidConfig, InvalidRequest, KafkaError, UnknownServerError
 from ottla.metadata import BROKER, CLIENT_METRICS, GROUP, TOPIC
-from ottla.server.broker import Broker
 from ottla.server.loggers import APPEND, DELETE, SET, SUBTRACT
+from ottla.server.node_context import NodeContext
 
 FORWARDED = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 
@@ -112,11 +112,11 @@ def check_node_id(name: str, node_id: int) -> None:
         raise InvalidRequest(f"Unexpected broker id, expected {node_id}, but received {name}")
 
 
-def check_broker_settings(broker: Broker, name: str, values: Mapping[str, str]) -> None:
+def check_broker_settings(node: NodeContext, name: str, values: Mapping[str, str]) -> None:
     """Whether this broker could run with `values` as the metadata log's settings for it, or for all when unnamed."""
     if name:
-        check_node_id(name, broker.node_id)
-    validate_dynamic(values, broker.dynamic_config, per_broker=bool(name))
+        check_node_id(name, node.node_id)
+    validate_dynamic(values, node.dynamic_config, per_broker=bool(name))
 
 
 def changed_settings(current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.server.principal import ANONYMOUS, Principal
 from ottla.world import Address
 
 if TYPE_CHECKING:
-    from ottla.server.broker import Broker
-
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a connection that need not say who it is."""
+    from ottla.server.broker import BrokerServices
+    from ottla.server.controller_services import ControllerServices
+    from ottla.server.dispatch import Dispatcher
+    from ottla.server.node_context import NodeContext
 
 
 class CloseConnection(Exception):
@@ -23,18 +24,20 @@ class Connection:
 
     __slots__ = (
         "_when_closed",
+        "dispatcher",
         "is_closed",
         "listener_name",
         "peer",
         "principal",
-        "role",
         "software_name",
         "software_version",
     )
 
-    def __init__(self, role: str, listener_name: str, peer: Address, principal: str = ANONYMOUS) -> None:
-        self.role = role
-        """Of the listener: `broker` or `controller`."""
+    def __init__(
+        self, dispatcher: Dispatcher, listener_name: str, peer: Address, principal: Principal = ANONYMOUS
+    ) -> None:
+        self.dispatcher = dispatcher
+        """What the listener serves."""
         self.listener_name = listener_name
         self.peer = peer
         self.principal = principal
@@ -61,28 +64,17 @@ class Connection:
 
 
 class RequestContext:
-    """One request's circumstances. It may be kept for as long as the request is."""
+    """One request's circumstances, whichever role serves it. It may be kept for as long as the request is."""
 
-    __slots__ = ("api_key", "broker", "client_id", "connection", "correlation_id", "now_ms", "version")
+    __slots__ = ("client_id", "connection", "correlation_id", "node", "now_ms", "version")
 
-    def __init__(
-        self,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        client_id: str | None,
-        connection: Connection,
-        broker: Broker,
-        now_ms: int,
-    ) -> None:
-        self.api_key = api_key
-        self.version = version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.connection = connection
-        self.broker = broker
-        self.now_ms = now_ms
-        """Wall-clock time of the wake-up that brought the request."""
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: Connection
+    node: NodeContext
+    now_ms: int
+    """Wall-clock time of the wake-up that brought the request."""
 
     @property
     def listener_name(self) -> str:
@@ -93,5 +85,55 @@ class RequestContext:
         return self.connection.peer
 
     @property
-    def principal(self) -> str:
+    def principal(self) -> Principal:
+        """Who asks: of a forwarded request the client, not the broker that passed it on."""
         return self.connection.principal
+
+
+class BrokerContext(RequestContext):
+    """A request at a broker's listener, with the services of the broker role."""
+
+    __slots__ = ("broker",)
+
+    def __init__(
+        self,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        connection: Connection,
+        node: NodeContext,
+        broker: BrokerServices,
+        now_ms: int,
+    ) -> None:
+        # Each role's is written out: a call of a common one would be paid by every request.
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+        self.node = node
+        self.broker = broker
+        self.now_ms = now_ms
+
+
+class ControllerContext(RequestContext):
+    """A request at a controller's listener, or forwarded to one, with the services of the controller role."""
+
+    __slots__ = ("controller",)
+
+    def __init__(
+        self,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        connection: Connection,
+        node: NodeContext,
+        controller: ControllerServices,
+        now_ms: int,
+    ) -> None:
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+        self.node = node
+        self.controller = controller
+        self.now_ms = now_ms

@@ -11,11 +11,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ottla.errors import KafkaError, UnknownServerError
-from ottla.server.broker import Broker
-from ottla.server.context import RequestContext
-from ottla.server.handlers import SERVED, UNADVERTISED
+from ottla.errors import KafkaError, UnknownServerError, UnsupportedVersion
+from ottla.server.broker import BrokerServices
+from ottla.server.context import Connection, RequestContext
+from ottla.server.controller_services import ControllerServices
 from ottla.server.metrics import ApiMetrics
+from ottla.server.roles import BROKER, CONTROLLER, Role
 from ottla.wire import APIS, Api, Message, request_class, response_class
 from ottla.wire.messages.api_versions import ApiVersion
 from ottla.world import Promise
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Answer: TypeAlias = Message | Awaitable[Message] | Promise[Message] | None
-Handler: TypeAlias = Callable[[RequestContext, Any], Answer]
+Handler: TypeAlias = Callable[[Any, Any], Answer]
+"""With the context of its role, which the handler's own type tells, and its request."""
 Failed: TypeAlias = Callable[[Any, KafkaError, int], Message | None]
 
 API_VERSIONS = 18
@@ -85,35 +87,61 @@ class Route:
 
 
 class Dispatcher:
-    """The routes of one kind of listener."""
+    """The routes of one kind of listener, and the services that its handlers work with."""
 
-    def __init__(self, broker: Broker, role: str) -> None:
-        self.broker = broker
-        self.role = role
-        self.apis: list[Api] = [api for api in APIS.values() if api.name in SERVED[role]]
+    def __init__(self, services: BrokerServices | ControllerServices) -> None:
+        role = BROKER if isinstance(services, BrokerServices) else CONTROLLER
+        self.role: Role = role
+        self.node = services.node
+        self.services: Any = services
+        """Of the role; the contexts that `role` makes carry them to the handlers."""
+        self.apis: list[Api] = [api for api in APIS.values() if api.name in role.packages]
         for api in self.apis:
-            assert role in api.listeners, f"{api.name} is not an API of a {role}"
-        self.advertised = [ApiVersion(api.key, *api.advertised) for api in self.apis if api.name not in UNADVERTISED]
+            assert role.name in api.listeners, f"{api.name} is not an API of a {role.name}"
+        self.advertised = [
+            ApiVersion(api.key, *api.advertised) for api in self.apis if api.name not in role.unadvertised
+        ]
         """As clients are told: made once, and never changed."""
         self.routes: dict[int, Route] = {}
         """By the API key in the upper and the version in the lower 16 bits, as they stand at the head of a request."""
-        broker.dispatchers[role] = self
 
     def route(self, key: int) -> Route | None:
         """The route of a head that has not been seen before; None when the API or the version is not served."""
         api = APIS.get(key >> 16)
         version = key & 0xFFFF
-        if api is None or api.name not in SERVED[self.role] or not api.versions.includes(version):
+        name = None if api is None else self.role.handler_module(api)
+        if api is None or name is None or not api.versions.includes(version):
             return None
         if api.is_latest_unstable and version == api.versions.last:
             return None
-        module = importlib.import_module(api.module.replace("ottla.wire.messages.", "ottla.server.handlers."))
-        route = self.routes[key] = Route(api, version, module, self.broker.metrics.api(api.name, version))
+        module = importlib.import_module(name)
+        route = self.routes[key] = Route(api, version, module, self.node.metrics.api(api.name, version))
         if api.key == PRODUCE and route.is_flexible:
             from ottla.server.known_produce import KnownProduce  # with its messages, so only when one is produced
 
-            route.known = KnownProduce(self.broker.replicas, version, route.response_head)
+            route.known = KnownProduce(self.services.replicas, version, route.response_head)
         return route
+
+    def call(self, context: RequestContext, connection: Connection, request: Message) -> Answer:
+        """Handle a request that came to another listener and belongs here: forwarded by a broker (KIP-590).
+
+        `connection` tells whose request it is. What the handler raises is the caller's to answer.
+        """
+        assert request.schema.api_key is not None, f"{request.schema.name} is no request"
+        key = request.schema.api_key << 16 | context.version
+        route = self.routes.get(key) or self.route(key)
+        if route is None:
+            raise UnsupportedVersion(f"{request.schema.name} v{context.version} is not served by a {self.role.name}")
+        own = self.role.context(
+            context.version,
+            context.correlation_id,
+            context.client_id,
+            connection,
+            self.node,
+            self.services,
+            context.now_ms,
+        )
+        return route.handle(own, request)
 
 
 def _fails_with_code(cls: type[Message]) -> Failed:

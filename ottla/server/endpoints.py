@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.errors import InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType
 from ottla.metadata import LOST, MIGRATING, UNASSIGNED, BrokerImage, Endpoint, Image, PartitionImage
 from ottla.types import Uuid
 
@@ -15,6 +16,22 @@ if TYPE_CHECKING:
     from ottla.server.context import RequestContext
 
 NO_NODE = -1
+
+ENDPOINT_TYPES = {1: "BROKER", 2: "CONTROLLER"}
+BROKERS, CONTROLLERS = 1, 2
+
+
+def check_endpoint_type(asked: int, *, expected: int, version: int) -> None:
+    """Whether a client that wants nodes of one kind has come to a listener of that kind."""
+    if asked not in ENDPOINT_TYPES:
+        message = f"Unsupported endpoint type {asked}"
+        raise UnsupportedEndpointType(message) if version else InvalidRequest(message)
+    if asked != expected:
+        message = (
+            f"The request was sent to an endpoint of type {ENDPOINT_TYPES[expected]}, "
+            f"but we wanted an endpoint of type {ENDPOINT_TYPES[asked]}"
+        )
+        raise MismatchedEndpointType(message) if version else InvalidRequest(message)
 
 
 def nodes(image: Image, listener: str, *, with_fenced: bool = False) -> Iterator[tuple[BrokerImage, Endpoint]]:
@@ -30,7 +47,7 @@ def controller_id(context: RequestContext, image: Image) -> int:
     alive = [broker.id for broker in image.brokers.values() if not broker.is_fenced]
     if len(alive) <= 1:
         return alive[0] if alive else NO_NODE
-    return context.broker.world.random.choice(alive)
+    return context.node.world.random.choice(alive)
 
 
 class Reach:

@@ -7,11 +7,16 @@ at most `CONNECTIONS_MAX` at a time. It shares the loop with the broker, so a pa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from ottla.server.broker import Broker
+from ottla.server.broker import BrokerServices
 from ottla.server.gauges import publish_gauges
+from ottla.server.node_context import NodeContext
 from ottla.world import Listener, NodeWorld, Stream, Timer
+
+if TYPE_CHECKING:
+    from ottla.metadata import Gauge
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +36,15 @@ class MetricsServer:
         self._open: dict[_Scrape, None] = {}
 
     @classmethod
-    def of(cls, broker: Broker) -> MetricsServer:
-        """The metrics of a node, with all that it can tell about itself."""
-        publish_gauges(broker)
-        return cls(broker.world, broker.metrics.exposition)
+    def of(
+        cls,
+        node: NodeContext,
+        broker: BrokerServices | None = None,
+        collect: Callable[[], Iterable[Gauge]] | None = None,
+    ) -> MetricsServer:
+        """The metrics of a node, with all that it can tell about itself (see `publish_gauges`)."""
+        publish_gauges(node, broker, collect)
+        return cls(node.world, node.metrics.exposition)
 
     def listen(self, host: str, port: int) -> Listener:
         """Open the port; `OSError` when it cannot be had."""

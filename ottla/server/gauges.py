@@ -6,15 +6,20 @@ they are read at scrapes only, and nothing on the way of a request knows of them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ottla.metadata import METADATA_VERSION
 from ottla.replica import Partition, TopicStats
-from ottla.server.broker import Broker
+from ottla.server.broker import BrokerServices
 from ottla.server.group_gauges import publish_group_gauges
-from ottla.server.metrics import Tags
+from ottla.server.metrics import Metrics, Tags
+from ottla.server.node_context import NodeContext
 from ottla.server.transaction_gauges import publish_transaction_gauges
 from ottla.storage import CleanerStats, LogDir
+
+if TYPE_CHECKING:
+    from ottla.metadata import Gauge
 
 _TOPIC = "kafka.server:type=BrokerTopicMetrics,name="
 _REPLICAS = "kafka.server:type=ReplicaManager,name="
@@ -51,28 +56,39 @@ REFUSED_RECORDS = (
 Samples = Iterator[tuple[Tags, float]]
 
 
-def publish_gauges(broker: Broker) -> None:
-    """Add what this node can tell about itself to its registry."""
+def publish_gauges(
+    node: NodeContext, broker: BrokerServices | None, collect: Callable[[], Iterable[Gauge]] | None
+) -> None:
+    """Add what this node can tell about itself to its registry: as a node, as a broker if it is one, and what its
+    quorum and its controller `collect`. A name without a group is one of `kafka.controller:type=KafkaController`."""
+    metrics = node.metrics
+    if collect is not None:
+        _publish_collected(metrics, collect)
+    _publish_node(node)
+    expired = "kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount"
+    metrics.gauge(expired, lambda: metrics.expired_connection_count)
+    if broker is not None:
+        _publish_broker(broker)
+
+
+def _publish_broker(broker: BrokerServices) -> None:
     _publish_topics(broker)
     _publish_partitions(broker)
     _publish_directories(broker)
     _publish_cleaner(broker)
-    _publish_cluster(broker)
     publish_group_gauges(broker)
     publish_transaction_gauges(broker)
-    metrics, sessions = broker.metrics, broker.fetch_sessions
+    metrics, sessions = broker.node.metrics, broker.fetch_sessions
     metrics.gauge(f"{_SESSIONS}NumIncrementalFetchSessions", lambda: len(sessions))
     metrics.gauge(f"{_SESSIONS}NumIncrementalFetchPartitionsCached", lambda: sessions.partition_count)
     evictions = f"{_SESSIONS}IncrementalFetchSessionEvictionsPerSec"
     metrics.family(evictions, lambda: [({}, sessions.eviction_count)], kind="counter")
     metrics.gauge("kafka.server:type=KafkaServer,name=BrokerState", lambda: RUNNING)
-    expired = "kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount"
-    metrics.gauge(expired, lambda: metrics.expired_connection_count)
     for name in REFUSED_RECORDS:
         metrics.counter(f"{_TOPIC}{name}")
 
 
-def _publish_topics(broker: Broker) -> None:
+def _publish_topics(broker: BrokerServices) -> None:
     replicas = broker.replicas
 
     def samples(attribute: str, *, by_topic: bool) -> Callable[[], Samples]:
@@ -85,7 +101,7 @@ def _publish_topics(broker: Broker) -> None:
         return read
 
     for name, attribute in {**_OF_TOPICS, **_OF_ALL}.items():
-        broker.metrics.family(f"{_TOPIC}{name}", samples(attribute, by_topic=name in _OF_TOPICS), kind="counter")
+        broker.node.metrics.family(f"{_TOPIC}{name}", samples(attribute, by_topic=name in _OF_TOPICS), kind="counter")
 
 
 def _value(stats: TopicStats, attribute: str) -> int:
@@ -93,8 +109,8 @@ def _value(stats: TopicStats, attribute: str) -> int:
     return value
 
 
-def _publish_partitions(broker: Broker) -> None:
-    replicas, metrics = broker.replicas, broker.metrics
+def _publish_partitions(broker: BrokerServices) -> None:
+    replicas, metrics, clock = broker.replicas, broker.node.metrics, broker.node.world.clock
 
     def of_logs(read: Callable[[Partition], float | None]) -> Callable[[], Samples]:
         def samples() -> Samples:
@@ -128,7 +144,7 @@ def _publish_partitions(broker: Broker) -> None:
     metrics.gauge(f"{_REPLICAS}ProducerIdCount", lambda: sum(map(_producer_count, replicas.partitions())))
     metrics.gauge(
         f"{_REPLICAS}PartitionsWithLateTransactionsCount",
-        count(lambda one: one.log is not None and one.log.producers.has_late_transaction(broker.world.clock.now_ms())),
+        count(lambda one: one.log is not None and one.log.producers.has_late_transaction(clock.now_ms())),
     )
     metrics.gauge(f"{_REPLICAS}ReassigningPartitions", lambda: _reassigning_count(broker))
 
@@ -153,17 +169,17 @@ def _producer_count(partition: Partition) -> int:
     return 0 if partition.log is None else len(partition.log.producers.producers)
 
 
-def _reassigning_count(broker: Broker) -> int:
+def _reassigning_count(broker: BrokerServices) -> int:
     """The partitions that this node leads and that are on their way to other replicas."""
     return sum(
-        partition.leader == broker.node_id and bool(partition.adding or partition.removing)
-        for topic in broker.image.topics.by_id.values()
+        partition.leader == broker.node.node_id and bool(partition.adding or partition.removing)
+        for topic in broker.node.image.topics.by_id.values()
         for partition in topic.partitions.values()
     )
 
 
-def _publish_directories(broker: Broker) -> None:
-    replicas, metrics = broker.replicas, broker.metrics
+def _publish_directories(broker: BrokerServices) -> None:
+    replicas, metrics = broker.replicas, broker.node.metrics
 
     def of_directories(read: Callable[[LogDir], bool]) -> Callable[[], Samples]:
         def samples() -> Samples:
@@ -182,8 +198,8 @@ def _publish_directories(broker: Broker) -> None:
     metrics.family(f"{_DIRECTORIES}LogDirectoryCordoned", of_directories(is_cordoned))
 
 
-def _publish_cleaner(broker: Broker) -> None:
-    logs, metrics = broker.replicas.logs, broker.metrics
+def _publish_cleaner(broker: BrokerServices) -> None:
+    logs, metrics = broker.replicas.logs, broker.node.metrics
     cleaner = logs.cleaner
     if cleaner is None:
         return
@@ -211,28 +227,30 @@ def _publish_cleaner(broker: Broker) -> None:
     )
 
 
-def _publish_cluster(broker: Broker) -> None:
-    metrics = broker.metrics
-
-    def of_controller() -> Iterator[tuple[str, Tags, float]]:
-        for gauge in broker.controller.gauges():
+def _publish_collected(metrics: Metrics, collect: Callable[[], Iterable[Gauge]]) -> None:
+    def samples() -> Iterator[tuple[str, Tags, float]]:
+        for gauge in collect():
             name = gauge.name if ":" in gauge.name else f"{_CONTROLLER}{gauge.name}"
             yield name, gauge.tags, gauge.value
 
-    metrics.collector(of_controller)
-    metrics.gauge(f"{_CONTROLLER}LastAppliedRecordTimestamp", lambda: broker.image.timestamp_ms)
-    node = "kafka.server:type=node-metrics,name="
+    metrics.collector(samples)
+
+
+def _publish_node(node: NodeContext) -> None:
+    metrics = node.metrics
+    metrics.gauge(f"{_CONTROLLER}LastAppliedRecordTimestamp", lambda: node.image.timestamp_ms)
+    prefix = "kafka.server:type=node-metrics,name="
     for name, place in (("minimum-supported-level", 0), ("maximum-supported-level", 1)):
         metrics.family(
-            f"{node}{name}",
+            f"{prefix}{name}",
             lambda place=place: [  # type: ignore[misc]
-                ({"feature_name": feature}, levels[place]) for feature, levels in broker.supported_features.items()
+                ({"feature_name": feature}, levels[place]) for feature, levels in node.supported_features.items()
             ],
         )
     loader = "kafka.server:type=MetadataLoader,name="
-    metrics.gauge(f"{loader}CurrentMetadataVersion", lambda: broker.image.features.get(METADATA_VERSION, 0))
-    metrics.gauge(f"{loader}CurrentControllerId", lambda: broker.controller.leader_id)
+    metrics.gauge(f"{loader}CurrentMetadataVersion", lambda: node.image.features.get(METADATA_VERSION, 0))
+    metrics.gauge(f"{loader}CurrentControllerId", lambda: node.quorum.leader_id)
     metrics.family(
         f"{loader}FinalizedLevel",
-        lambda: [({"featureName": name}, level) for name, level in broker.image.features.items()],
+        lambda: [({"featureName": name}, level) for name, level in node.image.features.items()],
     )

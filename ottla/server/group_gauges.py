@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ottla.coordinator import Status
 from ottla.coordinator.group import GroupType
-from ottla.server.broker import Broker
+from ottla.server.broker import BrokerServices
 from ottla.server.metrics import Tags
 
 _CLASSIC = "kafka.coordinator.group:type=GroupMetadataManager,name="
@@ -36,9 +36,9 @@ COUNTS = {
 Samples = Iterator[tuple[Tags, float]]
 
 
-def publish_group_gauges(broker: Broker) -> None:
+def publish_group_gauges(broker: BrokerServices) -> None:
     """Groups by protocol and state, offsets, the shards, and what has been counted."""
-    metrics, groups = broker.metrics, broker.groups
+    metrics, groups = broker.node.metrics, broker.groups
 
     def count(matches: Callable[[GroupType, str], bool]) -> Callable[[], int]:
         return lambda: sum(number for (kind, state), number in _census(broker).items() if matches(kind, state))
@@ -72,16 +72,16 @@ def publish_group_gauges(broker: Broker) -> None:
         metrics.family(f"{_GROUPS}{name}", _counted(broker, attribute), kind="counter")
 
 
-def _census(broker: Broker) -> Counter[tuple[GroupType, str]]:
+def _census(broker: BrokerServices) -> Counter[tuple[GroupType, str]]:
     """How many groups of each protocol are in each state."""
     return Counter(
         (group.type, group.state_name) for shard in broker.groups.runtime.shards for group in shard.groups.values()
     )
 
 
-def _in_state(broker: Broker, kind: GroupType, state: str) -> Callable[[], int]:
+def _in_state(broker: BrokerServices, kind: GroupType, state: str) -> Callable[[], int]:
     return lambda: _census(broker)[kind, state]
 
 
-def _counted(broker: Broker, attribute: str) -> Callable[[], list[tuple[Tags, float]]]:
+def _counted(broker: BrokerServices, attribute: str) -> Callable[[], list[tuple[Tags, float]]]:
     return lambda: [({}, getattr(broker.groups.metrics, attribute))]

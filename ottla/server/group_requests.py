@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from ottla.coordinator.group import Caller, GroupShard
 from ottla.errors import InvalidGroupId, KafkaError, UnknownTopicOrPartition
 from ottla.machine import Result
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import gathered, mapped
 from ottla.world import Promise
 
@@ -25,7 +25,7 @@ class _Topic(Protocol):
 Topic = TypeVar("Topic", bound=_Topic)
 
 
-def caller_of(context: RequestContext) -> Caller:
+def caller_of(context: BrokerContext) -> Caller:
     """The client as its group remembers it."""
     return Caller(context.client_id or "", java_address(context.peer.host), context.version)
 
@@ -64,7 +64,7 @@ def merged_topics(
 
 
 def for_groups(
-    context: RequestContext,
+    context: BrokerContext,
     name: str,
     group_ids: Iterable[str],
     decide: Callable[[GroupShard, list[str]], Result[list[T]]],
@@ -72,7 +72,7 @@ def for_groups(
 ) -> Promise[list[T]]:
     """Run a decision about many groups, one for the groups of each shard; a shard that fails, fails for its groups."""
     groups = context.broker.groups
-    tasks = context.broker.world.tasks
+    tasks = context.node.world.tasks
     by_index: dict[int, list[str]] = {}
     for group_id in group_ids:
         by_index.setdefault(groups.index_of(group_id), []).append(group_id)
@@ -90,14 +90,14 @@ def _deciding(
 
 
 def _settled(
-    context: RequestContext, promise: Promise[list[T]], ids: list[str], failed: Callable[[str, KafkaError], T]
+    context: BrokerContext, promise: Promise[list[T]], ids: list[str], failed: Callable[[str, KafkaError], T]
 ) -> Promise[list[T]]:
     return caught(context, promise, lambda error: [failed(group_id, error) for group_id in ids])
 
 
-def caught(context: RequestContext, promise: Promise[T], failed: Callable[[KafkaError], T]) -> Promise[T]:
+def caught(context: BrokerContext, promise: Promise[T], failed: Callable[[KafkaError], T]) -> Promise[T]:
     """The promise's value, or what `failed` makes of its error; it may raise it again."""
-    answer: Promise[T] = context.broker.world.tasks.promise()
+    answer: Promise[T] = context.node.world.tasks.promise()
 
     def settle(done: Promise[T]) -> None:
         try:

@@ -14,10 +14,10 @@ from ottla.world import Promise
 
 if TYPE_CHECKING:
     from ottla.replica import ProducerIds
-    from ottla.server.broker import Broker
+    from ottla.server.broker import BrokerServices
 
 
-def take_producer_id(broker: Broker) -> int:
+def take_producer_id(broker: BrokerServices) -> int:
     """An id that nobody had. Without a block it raises what Kafka tells: the client asks again while one comes."""
     ids = broker.replicas.producer_ids
     taken = ids.take()
@@ -28,7 +28,7 @@ def take_producer_id(broker: Broker) -> int:
     return taken
 
 
-def when_there_are_ids(broker: Broker) -> Promise[None] | None:
+def when_there_are_ids(broker: BrokerServices) -> Promise[None] | None:
     """Resolved when the block that is on its way has come, or will not come; None where there are ids."""
     ids = broker.replicas.producer_ids
     if ids.has_any:
@@ -38,11 +38,11 @@ def when_there_are_ids(broker: Broker) -> Promise[None] | None:
     return ids.fetching
 
 
-def _fetch_block(broker: Broker, ids: ProducerIds) -> None:
+def _fetch_block(broker: BrokerServices, ids: ProducerIds) -> None:
     """Ask the controller for the next block."""
-    ids.fetching = fetching = broker.world.tasks.promise()
-    registration = broker.image.brokers.get(broker.node_id)
-    request = AllocateProducerIdsRequest(broker.node_id, -1 if registration is None else registration.epoch)
+    ids.fetching = fetching = broker.node.world.tasks.promise()
+    registration = broker.node.image.brokers.get(broker.node.node_id)
+    request = AllocateProducerIdsRequest(broker.node.node_id, -1 if registration is None else registration.epoch)
 
     async def fetch() -> None:
         try:
@@ -58,7 +58,7 @@ def _fetch_block(broker: Broker, ids: ProducerIds) -> None:
             ids.fetching = None
 
     fetching.add_done_callback(_heard)
-    broker.world.tasks.spawn(fetch(), "producer-id-block")
+    broker.node.world.tasks.spawn(fetch(), "producer-id-block")
 
 
 def _heard(fetching: Promise[None]) -> None:

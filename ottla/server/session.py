@@ -14,20 +14,17 @@ import struct
 from collections import deque
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.errors import KafkaError
 from ottla.net import BadFrame, FrameReader, ReceiveBuffer
 from ottla.server.complaints import Complaints
-from ottla.server.context import CloseConnection, Connection, RequestContext
+from ottla.server.context import CloseConnection, Connection
 from ottla.server.dispatch import API_VERSIONS, Answer, Dispatcher, Route
 from ottla.server.metrics import ApiMetrics, ListenerMetrics
 from ottla.wire import DecodeError, Message, decode_prefix, encode_into, encode_parts
 from ottla.wire.messages.header import RequestHeader
 from ottla.world import Clock, Part, Stream, Tasks
-
-if TYPE_CHECKING:
-    from ottla.server.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +45,16 @@ class Port:
     """What all sessions of one listener share."""
 
     __slots__ = (
-        "broker",
         "clock",
         "complaints",
         "dispatcher",
         "frame_max",
         "listener_name",
+        "make_context",
         "metrics",
+        "node",
         "receive_buffer",
+        "services",
         "sessions",
         "tasks",
         "whole_max",
@@ -70,18 +69,20 @@ class Port:
         receive_buffer: ReceiveBuffer,
         complaints: Complaints,
     ) -> None:
-        broker = dispatcher.broker
+        node = dispatcher.node
         self.dispatcher = dispatcher
-        self.broker: Broker = broker
+        self.make_context = dispatcher.role.context
+        self.node = node
+        self.services = dispatcher.services
         self.listener_name = listener_name
         self.frame_max = frame_max
         self.whole_max = frame_max + _SIZE.size
         """The largest frame with its size."""
         self.receive_buffer = receive_buffer
         self.complaints = complaints
-        self.clock: Clock = broker.world.clock
-        self.tasks: Tasks = broker.world.tasks
-        self.metrics: ListenerMetrics = broker.metrics.listener(listener_name)
+        self.clock: Clock = node.world.clock
+        self.tasks: Tasks = node.world.tasks
+        self.metrics: ListenerMetrics = node.metrics.listener(listener_name)
         self.sessions: dict[Session, None] = {}
 
 
@@ -114,7 +115,7 @@ class Session:
         self._common = port.receive_buffer.view
         self._is_clear = False
         """Whether what is received next begins with a frame, at the start of the common buffer."""
-        self.connection = Connection(port.dispatcher.role, port.listener_name, stream.peer)
+        self.connection = Connection(port.dispatcher, port.listener_name, stream.peer)
         self.active_ms = port.clock.monotonic_ms()
         """When the peer last sent or took something."""
         self._out = bytearray()
@@ -312,8 +313,8 @@ class Session:
             return True
         metrics.requests += 1
         metrics.sizes[size.bit_length()] += 1
-        context = RequestContext(
-            route.api.key, route.version, correlation_id, client_id, self.connection, port.broker, port.clock.now_ms()
+        context = port.make_context(
+            route.version, correlation_id, client_id, self.connection, port.node, port.services, port.clock.now_ms()
         )
         try:
             answer: Answer = route.handle(context, request)

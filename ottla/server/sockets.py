@@ -7,11 +7,12 @@ from functools import partial
 
 from ottla.config import BrokerConfig
 from ottla.net import ReceiveBuffer
-from ottla.server.broker import Broker
 from ottla.server.complaints import Complaints
 from ottla.server.connection_rate import ConnectionRates, ip_limit
 from ottla.server.connections import ConnectionLimits, parse_overrides
 from ottla.server.dispatch import Dispatcher
+from ottla.server.node_context import NodeContext
+from ottla.server.roles import BROKER
 from ottla.server.session import Port, Session
 from ottla.world import Listener, Stream, Timer
 
@@ -25,9 +26,9 @@ SWEEP_MS_MAX = 60_000
 class SocketServer:
     """All listeners of one node. `listen` opens one; `close` closes them and every connection."""
 
-    def __init__(self, broker: Broker) -> None:
-        config = broker.config
-        self._broker = broker
+    def __init__(self, node: NodeContext) -> None:
+        config = node.config
+        self._node = node
         self._idle_ms: int = config.connections_max_idle_ms
         self._frame_max: int = config.socket_request_max_bytes
         self.limits = ConnectionLimits(
@@ -42,31 +43,27 @@ class SocketServer:
         self._throttled: dict[str, Timer] = {}
         """Listeners that take no connections for a while, because they came too fast."""
         self._buffer = ReceiveBuffer()
-        self._complaints = Complaints(broker.world.clock)
-        self._dispatchers: dict[str, Dispatcher] = {}
+        self._complaints = Complaints(node.world.clock)
         self._listeners: dict[str, Listener] = {}
         self._ports: dict[str, Port] = {}
         self._paused: dict[str, None] = {}
         self._held: dict[str, None] = {}
         self._broker_listener_count = 0
         self._sweep_timer: Timer | None = None
-        broker.when_configured.append(self.configure)
-        broker.metrics.gauge("kafka.network:type=SocketServer,name=OpenConnections", lambda: self.limits.total)
+        node.when_configured.append(self.configure)
+        node.metrics.gauge("kafka.network:type=SocketServer,name=OpenConnections", lambda: self.limits.total)
 
     def listen(
-        self, listener_name: str, host: str, port: int, *, role: str = "broker", is_held: bool = False
+        self, listener_name: str, host: str, port: int, dispatcher: Dispatcher, *, is_held: bool = False
     ) -> Listener:
-        """Open a listener for the APIs of `role` (`broker` or `controller`); `OSError` when it cannot be had.
+        """Open a listener for the APIs of `dispatcher`; `OSError` when it cannot be had.
 
         One that `is_held` has its address now, and lets connections wait until `release`.
         """
-        dispatcher = self._dispatchers.get(role)
-        if dispatcher is None:
-            dispatcher = self._dispatchers[role] = Dispatcher(self._broker, role)
-        self._limit_listener(listener_name, self._broker.config)
-        if role == "broker":
+        self._limit_listener(listener_name, self._node.config)
+        if dispatcher.role is BROKER:
             self._broker_listener_count += 1
-            own = self._broker.config.inter_broker_listener
+            own = self._node.config.inter_broker_listener
             self._rates.exempt = own if self._broker_listener_count > 1 else ""
         self._ports[listener_name] = Port(
             dispatcher,
@@ -75,8 +72,8 @@ class SocketServer:
             receive_buffer=self._buffer,
             complaints=self._complaints,
         )
-        accept, backlog = partial(self._accept, listener_name), self._broker.config.socket_listen_backlog_size
-        listener = self._broker.world.network.listen(host, port, accept, backlog=backlog)
+        accept, backlog = partial(self._accept, listener_name), self._node.config.socket_listen_backlog_size
+        listener = self._node.world.network.listen(host, port, accept, backlog=backlog)
         self._listeners[listener_name] = listener
         if is_held:
             self._held[listener_name] = None
@@ -134,13 +131,13 @@ class SocketServer:
     def _accept(self, listener_name: str, stream: Stream) -> Session | _HeldConnection | None:
         port = self._ports[listener_name]
         ip = stream.peer.host
-        now_ms = self._broker.world.clock.monotonic_ms()
+        now_ms = self._node.world.clock.monotonic_ms()
         delay_ms = self._rates.record(listener_name, now_ms)
-        quotas = self._broker.image.quotas
+        quotas = self._node.image.quotas
         held_ms = self._rates.record_ip(listener_name, ip, ip_limit(quotas, ip), now_ms) if quotas else 0
         if held_ms:
             port.metrics.ip_throttles.record(held_ms)
-            return _HeldConnection(stream, self._broker.world.tasks.later(held_ms, stream.abort))
+            return _HeldConnection(stream, self._node.world.tasks.later(held_ms, stream.abort))
         if delay_ms:
             port.metrics.throttles.record(delay_ms)
             self._throttle(listener_name, delay_ms)
@@ -181,7 +178,7 @@ class SocketServer:
         known = self._throttled.pop(name, None)
         if known is not None:
             known.cancel()
-        self._throttled[name] = self._broker.world.tasks.later(delay_ms, partial(self._end_throttle, name))
+        self._throttled[name] = self._node.world.tasks.later(delay_ms, partial(self._end_throttle, name))
         self._pause_or_resume()
 
     def _end_throttle(self, name: str) -> None:
@@ -190,11 +187,11 @@ class SocketServer:
 
     def _plan_sweep(self) -> None:
         delay_ms = min(max(self._idle_ms // SWEEPS, 1), SWEEP_MS_MAX)
-        self._sweep_timer = self._broker.world.tasks.later(delay_ms, self._sweep)
+        self._sweep_timer = self._node.world.tasks.later(delay_ms, self._sweep)
 
     def _sweep(self) -> None:
         """Close connections whose peer has neither sent nor taken anything for `connections.max.idle.ms`."""
-        now_ms = self._broker.world.clock.monotonic_ms()
+        now_ms = self._node.world.clock.monotonic_ms()
         self._rates.forget_idle(now_ms)
         for name, port in self._ports.items():
             for session in list(port.sessions):

@@ -21,7 +21,7 @@ from ottla.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from ottla.server.broker import Broker
+    from ottla.server.broker import BrokerServices
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ REFUSALS_MAX = 1000
 class TopicCreation:
     """The topics that are being created right now, and how internal ones are made."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
         self._in_flight: dict[str, None] = {}
         self._refusals: dict[str, tuple[float, str]] = {}
@@ -50,11 +50,11 @@ class TopicCreation:
         if wanted:
             self._in_flight.update(dict.fromkeys(wanted))
             topics = [self.creatable(name) for name in wanted]
-            self._broker.world.tasks.spawn(self._create(topics), f"creation of {len(wanted)} topics")
+            self._broker.node.world.tasks.spawn(self._create(topics), f"creation of {len(wanted)} topics")
 
     def create_for_streams(self, topics: Iterable[CreatableTopic], *, remember_ms: int) -> None:
         """Ask for topics as they are told, but for those on their way and those that were refused of late."""
-        now_ms = self._broker.world.clock.monotonic_ms()
+        now_ms = self._broker.node.world.clock.monotonic_ms()
         wanted = [
             topic
             for topic in topics
@@ -62,17 +62,17 @@ class TopicCreation:
         ]
         if wanted:
             self._in_flight.update(dict.fromkeys(topic.name for topic in wanted))
-            self._broker.world.tasks.spawn(self._create(wanted, remember_ms), f"creation of {len(wanted)} topics")
+            self._broker.node.world.tasks.spawn(self._create(wanted, remember_ms), f"creation of {len(wanted)} topics")
 
     def refusals(self, names: Iterable[str]) -> dict[str, str]:
         """Why those of the topics that were refused of late were not made."""
-        now_ms = self._broker.world.clock.monotonic_ms()
+        now_ms = self._broker.node.world.clock.monotonic_ms()
         found = {name: self._refusals[name] for name in names if name in self._refusals}
         return {name: reason for name, (until_ms, reason) in found.items() if until_ms > now_ms}
 
     async def _create(self, topics: list[CreatableTopic], remember_ms: int = 0) -> None:
         names = [topic.name for topic in topics]
-        request = CreateTopicsRequest(topics=topics, timeout_ms=self._broker.config.request_timeout_ms)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=self._broker.node.config.request_timeout_ms)
         log.info("[TopicCreation] Asked the controller for %s", ", ".join(names))
         try:
             response = await self._broker.controller.send(request, version=CREATE_TOPICS_VERSION)
@@ -95,7 +95,7 @@ class TopicCreation:
     def _refuse(self, name: str, reason: str, remember_ms: int) -> None:
         if not remember_ms:
             return
-        now_ms = self._broker.world.clock.monotonic_ms()
+        now_ms = self._broker.node.world.clock.monotonic_ms()
         self._refusals[name] = now_ms + remember_ms, reason
         self._refusals = {name: one for name, one in self._refusals.items() if one[0] > now_ms}
         if len(self._refusals) > REFUSALS_MAX:
@@ -103,7 +103,7 @@ class TopicCreation:
 
     def creatable(self, name: str) -> CreatableTopic:
         """How a topic is to be made: internal ones by their own settings, others by the controller's defaults."""
-        config = self._broker.config
+        config = self._broker.node.config
         if name == GROUP_TOPIC:
             return _topic(
                 name,

@@ -6,15 +6,15 @@
 
 from __future__ import annotations
 
-from ottla.server.broker import Broker
+from ottla.server.broker import BrokerServices
 from ottla.server.verification import FAILURES, TIME_MS
 
 _MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
 
 
-def publish_transaction_gauges(broker: Broker) -> None:
+def publish_transaction_gauges(broker: BrokerServices) -> None:
     """Ends of transactions that wait for something, and how verification goes."""
-    metrics, completions = broker.metrics, broker.transactions.completions
+    metrics, completions = broker.node.metrics, broker.transactions.completions
     metrics.gauge(f"{_MARKERS}UnknownDestinationQueueSize", lambda: completions.waiting_marker_count)
     metrics.gauge(f"{_MARKERS}LogAppendRetryQueueSize", lambda: completions.waiting_append_count)
     metrics.counter(FAILURES)

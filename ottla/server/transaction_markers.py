@@ -32,7 +32,7 @@ from ottla.types import TopicPartition
 from ottla.world import Promise
 
 if TYPE_CHECKING:
-    from ottla.server.broker import Broker
+    from ottla.server.broker import BrokerServices
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ AT_ONCE_MAX = 50
 class LocalMarkers:
     """See the module. `broker` gives the node's services, which are put together after this is."""
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
+    def __init__(self, broker: Callable[[], BrokerServices]) -> None:
         self._broker = broker
 
     def send(
@@ -59,14 +59,14 @@ class _Writing:
     __slots__ = ("_broker", "_codes", "_marker", "_open", "_transaction_version", "promise")
 
     def __init__(
-        self, broker: Broker, marker: EndMarker, partitions: Sequence[TopicPartition], transaction_version: int
+        self, broker: BrokerServices, marker: EndMarker, partitions: Sequence[TopicPartition], transaction_version: int
     ) -> None:
         self._broker = broker
         self._marker = marker
         self._transaction_version = transaction_version
         self._codes: dict[TopicPartition, int] = {}
         self._open = len(partitions)
-        self.promise: Promise[Mapping[TopicPartition, int]] = broker.world.tasks.promise()
+        self.promise: Promise[Mapping[TopicPartition, int]] = broker.node.world.tasks.promise()
         if not partitions:
             self.promise.set_result({})
         else:
@@ -94,7 +94,7 @@ class _Writing:
             self._wait(waiting)
         rest = partitions[AT_ONCE_MAX:]
         if rest:
-            self._broker.world.tasks.soon(lambda: self._write(rest))
+            self._broker.node.world.tasks.soon(lambda: self._write(rest))
 
     def _append(self, partition: Partition) -> int:
         marker = self._marker
@@ -104,7 +104,7 @@ class _Writing:
             ),
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
-            timestamp=self._broker.world.clock.now_ms(),
+            timestamp=self._broker.node.world.clock.now_ms(),
         )
         try:
             info = partition.append(
@@ -124,7 +124,7 @@ class _Writing:
                 self._answer(partition.name, waiter.outcomes.get(partition, RequestTimedOut.code))
 
         waiter = OutcomeWaiter(list(ends), lambda partition: partition.replication_outcome(ends[partition]), answer)
-        broker.replicas.waiters.park(waiter, broker.config.request_timeout_ms)
+        broker.replicas.waiters.park(waiter, broker.node.config.request_timeout_ms)
 
     def _end_offsets(self, one: TopicPartition) -> None:
         def ended(done: Promise[None]) -> None:

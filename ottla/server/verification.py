@@ -35,7 +35,7 @@ from ottla.types import TopicPartition
 from ottla.world import Promise
 
 if TYPE_CHECKING:
-    from ottla.server.broker import Broker
+    from ottla.server.broker import BrokerServices
 
 
 FAILURES = "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate"
@@ -74,7 +74,7 @@ NOTHING = Verdict({}, {})
 
 
 def verify(
-    broker: Broker,
+    broker: BrokerServices,
     transactional_id: str,
     producer: Producer,
     sequences: Mapping[TopicPartition, int],
@@ -89,7 +89,7 @@ def verify(
 
 
 def verify_offsets(
-    broker: Broker, transactional_id: str, producer: Producer, index: int, *, version: int
+    broker: BrokerServices, transactional_id: str, producer: Producer, index: int, *, version: int
 ) -> Promise[object | None]:
     """The guard for a TxnOffsetCommit of that version to a partition of `__consumer_offsets`; None if none is needed.
 
@@ -105,7 +105,7 @@ def verify_offsets(
         return verdict.guards.get(partition)
 
     asked = _ask(broker, transactional_id, producer, {partition: NO_SEQUENCE}, support)
-    return mapped(broker.world.tasks, asked, guard)
+    return mapped(broker.node.world.tasks, asked, guard)
 
 
 class _Attempt:
@@ -115,7 +115,7 @@ class _Attempt:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: BrokerServices,
         transactional_id: str,
         producer: Producer,
         sequences: Mapping[TopicPartition, int],
@@ -123,12 +123,12 @@ class _Attempt:
     ) -> None:
         self._broker = broker
         self._arguments = transactional_id, producer, sequences, support
-        config = broker.config
+        config = broker.node.config
         patience_ms = 0
         if support is Support.ADDS_PARTITIONS:
             patience_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
-        self._deadline_ms = broker.world.clock.monotonic_ms() + patience_ms
-        self.promise: Promise[Verdict] = broker.world.tasks.promise()
+        self._deadline_ms = broker.node.world.clock.monotonic_ms() + patience_ms
+        self.promise: Promise[Verdict] = broker.node.world.tasks.promise()
         self._ask()
 
     def _ask(self) -> None:
@@ -145,15 +145,15 @@ class _Attempt:
             self.promise.set_exception(error)
             return
         is_busy = any(isinstance(error, ConcurrentTransactions) for error in verdict.errors.values())
-        world = self._broker.world
+        world = self._broker.node.world
         if is_busy and world.clock.monotonic_ms() < self._deadline_ms:
-            world.tasks.later(self._broker.config.add_partitions_to_txn_retry_backoff_ms, self._ask)
+            world.tasks.later(self._broker.node.config.add_partitions_to_txn_retry_backoff_ms, self._ask)
         else:
             self.promise.set_result(verdict)
 
 
 def _ask(
-    broker: Broker,
+    broker: BrokerServices,
     transactional_id: str,
     producer: Producer,
     sequences: Mapping[TopicPartition, int],
@@ -162,8 +162,8 @@ def _ask(
     guards: dict[TopicPartition, object] = {}
     errors: dict[TopicPartition, KafkaError] = {}
     adds = support is Support.ADDS_PARTITIONS
-    if adds or broker.config.transaction_partition_verification_enable:
-        now_ms = broker.world.clock.now_ms()
+    if adds or broker.node.config.transaction_partition_verification_enable:
+        now_ms = broker.node.world.clock.now_ms()
         for partition, sequence in sequences.items():
             try:
                 log = broker.replicas.partition_by_name(*partition).local_log()
@@ -180,22 +180,22 @@ def _ask(
                 if guard is not None:
                     guards[partition] = guard
     if not guards:
-        kept: Promise[Verdict] = broker.world.tasks.promise()
+        kept: Promise[Verdict] = broker.node.world.tasks.promise()
         kept.set_result(Verdict(guards, errors) if errors else NOTHING)
         return kept
 
-    started_ms = broker.world.clock.monotonic_ms()
+    started_ms = broker.node.world.clock.monotonic_ms()
 
     def verdict(codes: Mapping[TopicPartition, int]) -> Verdict:
-        broker.metrics.histogram(TIME_MS).update(int(broker.world.clock.monotonic_ms() - started_ms))
+        broker.node.metrics.histogram(TIME_MS).update(int(broker.node.world.clock.monotonic_ms() - started_ms))
         failed = {partition: _as_told(code, support) for partition, code in codes.items() if code != NONE}
         if failed:
-            broker.metrics.counter(FAILURES).count += len(failed)
+            broker.node.metrics.counter(FAILURES).count += len(failed)
             errors.update(failed)
         return Verdict(guards, errors)
 
     partitions = list(guards)
-    tasks = broker.world.tasks
+    tasks = broker.node.world.tasks
 
     def begin() -> Promise[Mapping[TopicPartition, int]]:
         _check_coordinator(broker, transactional_id)
@@ -209,14 +209,14 @@ def _ask(
     return mapped(tasks, recovered(tasks, begin, lambda error: dict.fromkeys(partitions, error.code)), verdict)
 
 
-def _check_coordinator(broker: Broker, transactional_id: str) -> None:
+def _check_coordinator(broker: BrokerServices, transactional_id: str) -> None:
     """The coordinator is this node, as all leaders are while it is alone; `CoordinatorNotAvailable` where it is not."""
     try:
         index = broker.transactions.index_of(transactional_id)
     except NotCoordinator:
         raise CoordinatorNotAvailable from None
-    partition = broker.image.topics.by_name[TRANSACTION_TOPIC].partitions.get(index)
-    if partition is None or partition.leader != broker.node_id:
+    partition = broker.node.image.topics.by_name[TRANSACTION_TOPIC].partitions.get(index)
+    if partition is None or partition.leader != broker.node.node_id:
         raise CoordinatorNotAvailable
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ottla.errors import GroupIdNotFound, InvalidRegularExpression, MemberIdRequired, UnknownServerError
-from ottla.server.handlers import SERVED
+from ottla.server.roles import ROLES
 from ottla.types import Uuid
 from ottla.wire import APIS, Message, request_class
 from ottla.wire.frames import read_response, write_request
@@ -55,7 +55,7 @@ WAIT_S = 0.02
 BATCH = 20
 NAMES = sorted(
     name
-    for name in SERVED["broker"]
+    for name in ROLES["broker"].packages
     if any(word in name for word in ("Group", "Offset", "Txn", "Transactions", "Share", "Heartbeat", "ProducerId"))
     and name not in ("ListOffsets", "OffsetForLeaderEpoch")
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from ottla.server.handlers import SERVED
+from ottla.server.roles import ROLES
 from ottla.wire import APIS, encode
 from ottla.wire.frames import write_request
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -72,12 +72,12 @@ def golden_requests(role: str) -> list[tuple[str, bytes]]:
     found: dict[str, bytes] = {}
     for line in golden_messages():
         api = by_name.get(line["name"])
-        if api is None or api.name not in SERVED[role] or line["version"] != api.advertised.last:
+        if api is None or api.name not in ROLES[role].packages or line["version"] != api.advertised.last:
             continue
         header = RequestHeader(api.key, line["version"], 7, "hostile")
         head = encode(header, api.request_header_version(line["version"]))
         found.setdefault(api.name, head + bytes.fromhex(line["hex"]))
-    assert set(found) == set(SERVED[role])
+    assert set(found) == set(ROLES[role].packages)
     return sorted(found.items())
 
 

@@ -52,7 +52,7 @@ def _promise(context, partition, records, acks):
     from ottla.storage import AppendInfo
     log = partition.local_log()
     batch, data, end = Batch(memoryview(records), 0), bytearray(records), log.log_end_offset
-    context.broker.world.tasks.later(1, lambda: partition.append(data, required_acks=acks))
+    context.node.world.tasks.later(1, lambda: partition.append(data, required_acks=acks))
     return AppendInfo(end, end + batch.last_offset_delta, -1, log.log_start_offset, len(data))
 """,
             ),

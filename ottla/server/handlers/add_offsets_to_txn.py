@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ottla.coordinator import Producer, coordinator_partition
 from ottla.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
-from ottla.server.broker import Broker
-from ottla.server.context import RequestContext
+from ottla.server.broker import BrokerServices
+from ottla.server.context import BrokerContext
 from ottla.server.promises import mapped
 from ottla.server.topic_creation import GROUP_TOPIC
 from ottla.types import TopicPartition
@@ -20,7 +20,7 @@ FENCED_VERSION = 2
 """Clients of older versions know a fenced producer as INVALID_PRODUCER_EPOCH."""
 
 
-def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> Promise[AddOffsetsToTxnResponse]:
+def handle(context: BrokerContext, request: AddOffsetsToTxnRequest) -> Promise[AddOffsetsToTxnResponse]:
     broker = context.broker
     added = broker.transactions.add_partitions(
         request.transactional_id,
@@ -28,7 +28,7 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> Promise[
         [_partition_of(broker, request.group_id)],
         client_version=0,
     )
-    return mapped(broker.world.tasks, added, lambda _: AddOffsetsToTxnResponse())
+    return mapped(broker.node.world.tasks, added, lambda _: AddOffsetsToTxnResponse())
 
 
 def failed(request: AddOffsetsToTxnRequest, error: KafkaError, version: int) -> AddOffsetsToTxnResponse:
@@ -36,9 +36,9 @@ def failed(request: AddOffsetsToTxnRequest, error: KafkaError, version: int) -> 
     return AddOffsetsToTxnResponse(error_code=InvalidProducerEpoch.code if is_old else error.code)
 
 
-def _partition_of(broker: Broker, group_id: str) -> TopicPartition:
+def _partition_of(broker: BrokerServices, group_id: str) -> TopicPartition:
     """Where the group's offsets are. While the topic does not exist, where they will be: the client looks for the
     group's coordinator, which makes the topic, only after this was answered."""
-    topic = broker.image.topics.by_name.get(GROUP_TOPIC)
-    count = broker.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+    topic = broker.node.image.topics.by_name.get(GROUP_TOPIC)
+    count = broker.node.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
     return TopicPartition(GROUP_TOPIC, coordinator_partition(group_id, count))

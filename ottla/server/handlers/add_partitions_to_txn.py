@@ -21,7 +21,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.metadata import INTERNAL_TOPICS, Image
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import gathered, mapped, recovered
 from ottla.types import TopicPartition
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -44,8 +44,8 @@ FENCED_VERSION = 2
 Codes = Mapping[TopicPartition, int]
 
 
-def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Promise[AddPartitionsToTxnResponse]:
-    tasks = context.broker.world.tasks
+def handle(context: BrokerContext, request: AddPartitionsToTxnRequest) -> Promise[AddPartitionsToTxnResponse]:
+    tasks = context.node.world.tasks
     transactions = _transactions(request, context.version)
     answers = [_answer(context, one) for one in transactions]
 
@@ -85,12 +85,12 @@ def _transactions(request: AddPartitionsToTxnRequest, version: int) -> list[AddP
     ]
 
 
-def _answer(context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Promise[Codes]:
+def _answer(context: BrokerContext, transaction: AddPartitionsToTxnTransaction) -> Promise[Codes]:
     broker = context.broker
-    tasks = broker.world.tasks
+    tasks = broker.node.world.tasks
     is_client = context.version < BROKER_VERSION
     partitions = list(_partitions(transaction.topics))
-    refused = _refused(broker.image, partitions, is_client=is_client)
+    refused = _refused(broker.node.image, partitions, is_client=is_client)
     if refused:
         done: Promise[Codes] = tasks.promise()
         done.set_result({one: refused.get(one, OperationNotAttempted.code) for one in partitions})

@@ -15,7 +15,7 @@ from ottla.server.config_changes import (
     outcome_of,
     preprocess,
 )
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.forwarding import forward
 from ottla.wire import Message
 from ottla.wire.messages.alter_configs import (
@@ -28,10 +28,8 @@ from ottla.wire.messages.alter_configs import (
 API_KEY = 33
 
 
-def handle(context: RequestContext, request: AlterConfigsRequest) -> Message | Awaitable[Message]:
+def handle(context: BrokerContext, request: AlterConfigsRequest) -> Message | Awaitable[Message]:
     """What this broker refuses is refused here; the controller decides about the rest."""
-    if context.connection.role == "controller":
-        return forward(context, request)
 
     def check(resource: AlterConfigsResource) -> bool:
         check_values(
@@ -41,7 +39,7 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> Message | A
         check_kind(resource)
         if resource.resource_type == BROKER:
             values = {config.name: config.value or "" for config in resource.configs}
-            check_broker_settings(context.broker, resource.resource_name, values)
+            check_broker_settings(context.node, resource.resource_name, values)
         return False
 
     done = preprocess(request.resources, check)
@@ -57,7 +55,7 @@ def failed(request: AlterConfigsRequest, error: KafkaError, version: int) -> Alt
 
 
 async def _with_controller(
-    context: RequestContext, request: AlterConfigsRequest, done: dict[int, Outcome], rest: list[AlterConfigsResource]
+    context: BrokerContext, request: AlterConfigsRequest, done: dict[int, Outcome], rest: list[AlterConfigsResource]
 ) -> AlterConfigsResponse:
     answer = await forward(context, AlterConfigsRequest(rest, request.validate_only))
     assert isinstance(answer, AlterConfigsResponse), f"{answer.schema.name} answers AlterConfigs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.coordinator.group import GroupShard, check_consumer_protocol
 from ottla.errors import InvalidGroupId, KafkaError
 from ottla.machine import Result
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import for_groups
 from ottla.server.operations import GROUP_OPERATIONS
 from ottla.server.promises import mapped
@@ -19,8 +19,8 @@ from ottla.world import Promise
 API_KEY = 69
 
 
-def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Promise[ConsumerGroupDescribeResponse]:
-    check_consumer_protocol(context.broker.image, context.broker.config)
+def handle(context: BrokerContext, request: ConsumerGroupDescribeRequest) -> Promise[ConsumerGroupDescribeResponse]:
+    check_consumer_protocol(context.node.image, context.node.config)
 
     def answer(described: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
         if request.include_authorized_operations:
@@ -33,7 +33,7 @@ def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Pr
     described = for_groups(
         context, "ConsumerGroupDescribe", [one for one in request.group_ids if one], _describe, _failed_group
     )
-    return mapped(context.broker.world.tasks, described, answer)
+    return mapped(context.node.world.tasks, described, answer)
 
 
 def failed(request: ConsumerGroupDescribeRequest, error: KafkaError, version: int) -> ConsumerGroupDescribeResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.coordinator.group import assignor_names, check_consumer_protocol
 from ottla.errors import InvalidRequest, KafkaError, UnsupportedAssignor
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import caller_of
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.world import Promise
@@ -15,8 +15,8 @@ OWN_MEMBER_ID_VERSION = 1
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 
 
-def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Promise[ConsumerGroupHeartbeatResponse]:
-    check_consumer_protocol(context.broker.image, context.broker.config)
+def handle(context: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> Promise[ConsumerGroupHeartbeatResponse]:
+    check_consumer_protocol(context.node.image, context.node.config)
     _check(context, request)
     caller = caller_of(context)
     answer: Promise[ConsumerGroupHeartbeatResponse] = context.broker.groups.write(
@@ -29,7 +29,7 @@ def failed(request: ConsumerGroupHeartbeatRequest, error: KafkaError, version: i
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
+def _check(context: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> None:
     """What is wrong whatever the group is like."""
     epoch = request.member_epoch
     if context.version >= OWN_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
@@ -44,7 +44,7 @@ def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> N
     elif epoch < LEAVE_STATIC_EPOCH:
         raise InvalidRequest("MemberEpoch is invalid.")
     if request.server_assignor is not None:
-        known = assignor_names(context.broker.config)
+        known = assignor_names(context.node.config)
         if request.server_assignor not in known:
             raise UnsupportedAssignor(
                 f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(known)}."

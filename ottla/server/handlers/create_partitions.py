@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.errors import KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.forwarding import forward
 from ottla.wire import Message
 from ottla.wire.messages.create_partitions import (
@@ -17,7 +17,7 @@ from ottla.wire.messages.create_partitions import (
 API_KEY = 37
 
 
-def handle(context: RequestContext, request: CreatePartitionsRequest) -> Awaitable[Message]:
+def handle(context: BrokerContext, request: CreatePartitionsRequest) -> Awaitable[Message]:
     """The controller's answer."""
     return forward(context, request)
 

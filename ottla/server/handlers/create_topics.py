@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.errors import KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.forwarding import forward
 from ottla.wire import Message
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -13,7 +13,7 @@ from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopics
 API_KEY = 19
 
 
-def handle(context: RequestContext, request: CreateTopicsRequest) -> Awaitable[Message]:
+def handle(context: BrokerContext, request: CreateTopicsRequest) -> Awaitable[Message]:
     """The controller's answer."""
     return forward(context, request)
 

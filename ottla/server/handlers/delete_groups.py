@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.errors import KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import for_groups
 from ottla.server.promises import chained, mapped
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -12,9 +12,9 @@ from ottla.world import Promise
 API_KEY = 42
 
 
-def handle(context: RequestContext, request: DeleteGroupsRequest) -> Promise[DeleteGroupsResponse]:
+def handle(context: BrokerContext, request: DeleteGroupsRequest) -> Promise[DeleteGroupsResponse]:
     """Each group by itself. What the share coordinator has of share groups goes first."""
-    tasks = context.broker.world.tasks
+    tasks = context.node.world.tasks
 
     def delete(kept: dict[str, KafkaError]) -> Promise[DeleteGroupsResponse]:
         deleted = for_groups(

@@ -10,7 +10,7 @@ from ottla.errors import (
 )
 from ottla.metadata import INTERNAL_TOPICS
 from ottla.replica import OutcomeWaiter, Partition, ReplicaManager
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -25,7 +25,7 @@ NO_LOW_WATERMARK = -1
 
 
 def handle(
-    context: RequestContext, request: DeleteRecordsRequest
+    context: BrokerContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Promise[DeleteRecordsResponse]:
     """Move each log's start; wait for followers where a partition has any that are behind."""
     waiting: dict[Partition, tuple[int, DeleteRecordsPartitionResult]] = {}
@@ -57,7 +57,7 @@ def failed(request: DeleteRecordsRequest, error: KafkaError, version: int) -> De
 
 
 def _partition(
-    context: RequestContext,
+    context: BrokerContext,
     topic: str,
     one: DeleteRecordsPartition,
     waiting: dict[Partition, tuple[int, DeleteRecordsPartitionResult]],
@@ -80,12 +80,12 @@ def _partition(
 
 
 def _wait(
-    context: RequestContext,
+    context: BrokerContext,
     request: DeleteRecordsRequest,
     response: DeleteRecordsResponse,
     waiting: dict[Partition, tuple[int, DeleteRecordsPartitionResult]],
 ) -> Promise[DeleteRecordsResponse]:
-    promise = context.broker.world.tasks.promise()
+    promise = context.node.world.tasks.promise()
 
     def outcome(partition: Partition) -> int | None:
         try:

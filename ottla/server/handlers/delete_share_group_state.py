@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import mapped
 from ottla.server.share import each_partition
 from ottla.wire.messages.delete_share_group_state import (
@@ -16,7 +16,7 @@ from ottla.world import Promise
 API_KEY = 86
 
 
-def handle(context: RequestContext, request: DeleteShareGroupStateRequest) -> Promise[DeleteShareGroupStateResponse]:
+def handle(context: BrokerContext, request: DeleteShareGroupStateRequest) -> Promise[DeleteShareGroupStateResponse]:
     answered = each_partition(
         context,
         request.group_id,
@@ -26,7 +26,7 @@ def handle(context: RequestContext, request: DeleteShareGroupStateRequest) -> Pr
         PartitionResult,
     )
     return mapped(
-        context.broker.world.tasks,
+        context.node.world.tasks,
         answered,
         lambda results: DeleteShareGroupStateResponse(results=[DeleteStateResult(*one) for one in results]),
     )

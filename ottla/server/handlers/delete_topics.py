@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.errors import KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.forwarding import forward
 from ottla.wire import Message
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -13,7 +13,7 @@ from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopics
 API_KEY = 20
 
 
-def handle(context: RequestContext, request: DeleteTopicsRequest) -> Awaitable[Message]:
+def handle(context: BrokerContext, request: DeleteTopicsRequest) -> Awaitable[Message]:
     """The controller's answer."""
     return forward(context, request)
 

@@ -1,11 +1,11 @@
-"""DescribeCluster (key 60): the cluster's id and its nodes: brokers, or on a controller's listener controllers."""
+"""DescribeCluster (key 60): the cluster's id and its brokers."""
 
 from __future__ import annotations
 
-from ottla.errors import InvalidRequest, KafkaError, MismatchedEndpointType, UnsupportedEndpointType
+from ottla.errors import KafkaError
 from ottla.metadata import Image
-from ottla.server.context import RequestContext
-from ottla.server.endpoints import NO_NODE, controller_id, nodes
+from ottla.server.context import BrokerContext
+from ottla.server.endpoints import BROKERS, NO_NODE, check_endpoint_type, controller_id, nodes
 from ottla.server.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -15,24 +15,16 @@ from ottla.wire.messages.describe_cluster import (
 
 API_KEY = 60
 
-ENDPOINT_TYPES = {1: "BROKER", 2: "CONTROLLER"}
-BROKERS, CONTROLLERS = 1, 2
 
-
-def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """The nodes of the kind that this listener belongs to."""
-    expected = CONTROLLERS if context.connection.role == "controller" else BROKERS
-    _check_endpoint_type(request.endpoint_type, expected, context.version)
-    image: Image = context.broker.image
-    if expected == BROKERS:
-        described = _brokers(image, context.listener_name, with_fenced=request.include_fenced_brokers)
-        leader = controller_id(context, image)
-    else:
-        described = _controllers(image, context.listener_name)
-        leader = context.broker.controller.leader_id
+def handle(context: BrokerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """The brokers that have this listener."""
+    check_endpoint_type(request.endpoint_type, expected=BROKERS, version=context.version)
+    image = context.node.image
+    described = _brokers(image, context.listener_name, with_fenced=request.include_fenced_brokers)
+    leader = controller_id(context, image)
     return DescribeClusterResponse(
-        endpoint_type=expected,
-        cluster_id=context.broker.cluster_id,
+        endpoint_type=BROKERS,
+        cluster_id=context.node.cluster_id,
         controller_id=leader if any(node.broker_id == leader for node in described) else NO_NODE,
         brokers=described,
         cluster_authorized_operations=CLUSTER_OPERATIONS
@@ -46,29 +38,8 @@ def failed(request: DescribeClusterRequest, error: KafkaError, version: int) -> 
     return DescribeClusterResponse(error_code=error.code, error_message=error.message)
 
 
-def _check_endpoint_type(asked: int, expected: int, version: int) -> None:
-    if asked not in ENDPOINT_TYPES:
-        message = f"Unsupported endpoint type {asked}"
-        raise UnsupportedEndpointType(message) if version else InvalidRequest(message)
-    if asked != expected:
-        message = (
-            f"The request was sent to an endpoint of type {ENDPOINT_TYPES[expected]}, "
-            f"but we wanted an endpoint of type {ENDPOINT_TYPES[asked]}"
-        )
-        raise MismatchedEndpointType(message) if version else InvalidRequest(message)
-
-
 def _brokers(image: Image, listener: str, *, with_fenced: bool) -> list[DescribeClusterBroker]:
     return [
         DescribeClusterBroker(broker.id, endpoint.host, endpoint.port, broker.rack, broker.is_fenced)
         for broker, endpoint in nodes(image, listener, with_fenced=with_fenced)
     ]
-
-
-def _controllers(image: Image, listener: str) -> list[DescribeClusterBroker]:
-    found = []
-    for controller in image.controllers.values():
-        endpoint = controller.endpoints.get(listener)
-        if endpoint is not None:
-            found.append(DescribeClusterBroker(controller.id, endpoint.host, endpoint.port))
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.coordinator.group import GroupShard
 from ottla.errors import KafkaError
 from ottla.machine import Result
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import for_groups
 from ottla.server.operations import GROUP_OPERATIONS
 from ottla.server.promises import mapped
@@ -15,7 +15,7 @@ from ottla.world import Promise
 API_KEY = 15
 
 
-def handle(context: RequestContext, request: DescribeGroupsRequest) -> Promise[DescribeGroupsResponse]:
+def handle(context: BrokerContext, request: DescribeGroupsRequest) -> Promise[DescribeGroupsResponse]:
     """Each group by itself: one that is not here, or not classic, is dead."""
     version = context.version
 
@@ -30,7 +30,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> Promise[D
         return DescribeGroupsResponse(groups=described)
 
     return mapped(
-        context.broker.world.tasks, for_groups(context, "DescribeGroups", request.groups, describe, _failed), answer
+        context.node.world.tasks, for_groups(context, "DescribeGroups", request.groups, describe, _failed), answer
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ottla.errors import KafkaStorageError
 from ottla.replica import ReplicaManager
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.storage import Log, LogDir
 from ottla.types import TopicPartition
 from ottla.wire.messages.describe_log_dirs import (
@@ -21,7 +21,7 @@ API_KEY = 35
 NO_OFFSET_LAG = -1
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(context: BrokerContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describe every directory, with the partitions asked for, or all when none is named."""
     replicas: ReplicaManager = context.broker.replicas
     wanted = None

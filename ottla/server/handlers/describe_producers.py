@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.errors import InvalidTopicException, KafkaError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.metadata import check_topic_name
 from ottla.replica import ReplicaManager
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -18,7 +18,7 @@ from ottla.wire.messages.describe_producers import (
 API_KEY = 61
 
 
-def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(context: BrokerContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Answer each partition by itself, a follower's too."""
     replicas: ReplicaManager = context.broker.replicas
     return DescribeProducersResponse(topics=[_topic(replicas, topic) for topic in request.topics])

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from ottla.coordinator.share import UNINITIALIZED_OFFSET, StateSummary
 from ottla.errors import KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import chained, gathered, mapped, recovered
 from ottla.server.share import check_enabled
 from ottla.storage import Isolation, SpecialTimestamp
@@ -29,10 +29,10 @@ Summaries = Mapping[tuple[Uuid, int], StateSummary | None]
 
 
 def handle(
-    context: RequestContext, request: DescribeShareGroupOffsetsRequest
+    context: BrokerContext, request: DescribeShareGroupOffsetsRequest
 ) -> Promise[DescribeShareGroupOffsetsResponse]:
     """Each group by itself: all partitions that it has state of, or those that are asked for."""
-    tasks = context.broker.world.tasks
+    tasks = context.node.world.tasks
 
     def one(group: DescribeShareGroupOffsetsRequestGroup) -> Promise[DescribeShareGroupOffsetsResponseGroup]:
         return recovered(tasks, lambda: _describe(context, group), lambda error: _failed(group, error))
@@ -54,12 +54,12 @@ def _failed(group: DescribeShareGroupOffsetsRequestGroup, error: KafkaError) -> 
 
 
 def _describe(
-    context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup
+    context: BrokerContext, group: DescribeShareGroupOffsetsRequestGroup
 ) -> Promise[DescribeShareGroupOffsetsResponseGroup]:
     check_enabled(context)
     broker, group_id = context.broker, group.group_id
-    tasks = broker.world.tasks
-    by_name, by_id = broker.image.topics.by_name, broker.image.topics.by_id
+    tasks = broker.node.world.tasks
+    by_name, by_id = broker.node.image.topics.by_name, broker.node.image.topics.by_id
 
     def summarise(
         partitions: Mapping[Uuid, Collection[int]], unknown: list[DescribeShareGroupOffsetsResponseTopic]
@@ -99,9 +99,9 @@ def _describe(
 
 
 def _topics(
-    context: RequestContext, partitions: Mapping[Uuid, Collection[int]], summaries: Summaries
+    context: BrokerContext, partitions: Mapping[Uuid, Collection[int]], summaries: Summaries
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
-    by_id = context.broker.image.topics.by_id
+    by_id = context.node.image.topics.by_id
     return [
         DescribeShareGroupOffsetsResponseTopic(
             by_id[topic_id].name,
@@ -114,7 +114,7 @@ def _topics(
 
 
 def _partition(
-    context: RequestContext, topic: str, index: int, summary: StateSummary | None
+    context: BrokerContext, topic: str, index: int, summary: StateSummary | None
 ) -> DescribeShareGroupOffsetsResponsePartition:
     """Where nothing is known, nothing is told: that is no error, as with OffsetFetch."""
     told = DescribeShareGroupOffsetsResponsePartition(

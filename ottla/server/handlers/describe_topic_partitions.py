@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.errors import NONE, InvalidRequest, InvalidTopicException, KafkaError, UnknownTopicOrPartition
 from ottla.metadata import INTERNAL_TOPICS, Image, TopicImage, check_topic_name
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.endpoints import NO_NODE, Reach
 from ottla.server.operations import TOPIC_OPERATIONS
 from ottla.wire.messages.describe_topic_partitions import (
@@ -18,11 +18,11 @@ from ottla.wire.messages.describe_topic_partitions import (
 API_KEY = 75
 
 
-def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """The page that begins at the cursor, and the cursor of the next one."""
-    image: Image = context.broker.image
+    image: Image = context.node.image
     names = _names(image, request)
-    room = max(min(context.broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
+    room = max(min(context.node.config.max_request_partition_size_limit, request.response_partition_limit), 1)
     page = _Page(image, context.listener_name)
     response = DescribeTopicPartitionsResponse()
     for name in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.coordinator.transaction import Transaction
 from ottla.errors import KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import gathered, mapped, recovered
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -17,8 +17,8 @@ from ottla.world import Promise
 API_KEY = 65
 
 
-def handle(context: RequestContext, request: DescribeTransactionsRequest) -> Promise[DescribeTransactionsResponse]:
-    tasks = context.broker.world.tasks
+def handle(context: BrokerContext, request: DescribeTransactionsRequest) -> Promise[DescribeTransactionsResponse]:
+    tasks = context.node.world.tasks
     answers = [_answer(context, transactional_id) for transactional_id in request.transactional_ids]
     return mapped(
         tasks, gathered(tasks, answers), lambda states: DescribeTransactionsResponse(transaction_states=states)
@@ -34,8 +34,8 @@ def failed(request: DescribeTransactionsRequest, error: KafkaError, version: int
     )
 
 
-def _answer(context: RequestContext, transactional_id: str) -> Promise[TransactionState]:
-    tasks = context.broker.world.tasks
+def _answer(context: BrokerContext, transactional_id: str) -> Promise[TransactionState]:
+    tasks = context.node.world.tasks
     return recovered(
         tasks,
         lambda: mapped(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.coordinator import Producer
 from ottla.coordinator.transaction import EPOCH_BUMP_VERSION
 from ottla.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import mapped
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.world import Promise
@@ -17,7 +17,7 @@ TRANSACTION_VERSION_2 = 5
 """From here on the client works with transaction version 2, and goes on with the epoch that it is told."""
 
 
-def handle(context: RequestContext, request: EndTxnRequest) -> Promise[EndTxnResponse]:
+def handle(context: BrokerContext, request: EndTxnRequest) -> Promise[EndTxnResponse]:
     ended = context.broker.transactions.end(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),
@@ -25,7 +25,7 @@ def handle(context: RequestContext, request: EndTxnRequest) -> Promise[EndTxnRes
         client_version=EPOCH_BUMP_VERSION if context.version >= TRANSACTION_VERSION_2 else 0,
     )
     return mapped(
-        context.broker.world.tasks,
+        context.node.world.tasks,
         ended,
         lambda producer: EndTxnResponse(producer_id=producer.id, producer_epoch=producer.epoch),
     )

@@ -24,7 +24,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.replica import DataWaiter, Partition, ReplicaManager, current_leader
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.fetch_session import SESSION_ERRORS, FetchContext, Overtaken, Wanted
 from ottla.storage import Isolation, OffsetMetadata
 from ottla.types import ZERO_UUID
@@ -71,7 +71,7 @@ _EXPECTED = (
 )
 
 
-def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Promise[FetchResponse]:
+def handle(context: BrokerContext, request: FetchRequest) -> FetchResponse | Promise[FetchResponse]:
     """Answer with what is there, or wait for it."""
     replicas: ReplicaManager = context.broker.replicas
     replica_id = request.replica_id
@@ -121,14 +121,14 @@ class _Fetch:
     )
 
     def __init__(
-        self, context: RequestContext, request: FetchRequest, fetch_context: FetchContext, replica_id: int
+        self, context: BrokerContext, request: FetchRequest, fetch_context: FetchContext, replica_id: int
     ) -> None:
         self._context = context
         self._request = request
         self._fetch_context = fetch_context
         self._replica_id = replica_id
         self._replicas: ReplicaManager = context.broker.replicas
-        self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self._bytes_max = min(request.max_bytes, context.node.config.fetch_max_bytes)
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         if replica_id >= 0 or replica_id == FUTURE_REPLICA:
             self._isolation = Isolation.LOG_END
@@ -229,7 +229,7 @@ class _Fetch:
     def wait(self) -> Promise[FetchResponse]:
         """Answer when there is enough, or when time is up."""
         self._is_waiting = True
-        promise = self._context.broker.world.tasks.promise()
+        promise = self._context.node.world.tasks.promise()
         partitions, starts, available, bytes_max = zip(*self._places, strict=True)
 
         def answer() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ottla.coordinator import coordinator_partition
 from ottla.errors import NONE, CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.metadata import Image
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.endpoints import NO_NODE
 from ottla.server.topic_creation import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.types import Uuid
@@ -23,7 +23,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 TOPICS = {GROUP: GROUP_TOPIC, TRANSACTION: TRANSACTION_TOPIC, SHARE: SHARE_TOPIC}
 
 
-def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(context: BrokerContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """The coordinator of each key, with an error of its own for each where there is none."""
     if request.key_type not in TOPICS:
         raise InvalidRequest(f"Unknown coordinator type received: {request.key_type}")
@@ -55,12 +55,12 @@ def failed(request: FindCoordinatorRequest, error: KafkaError, version: int) -> 
     )
 
 
-def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinator:
+def _coordinator(context: BrokerContext, key_type: int, key: str) -> Coordinator:
     if key_type == SHARE:
         if context.version < SHARE_VERSION:
             raise InvalidRequest("Share coordinators are found from version 6 on")
         _check_share_key(key)
-    image: Image = context.broker.image
+    image: Image = context.node.image
     topic = image.topics.by_name.get(TOPICS[key_type])
     if topic is None:
         context.broker.topic_creation.create([TOPICS[key_type]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.errors import NONE, CoordinatorLoadInProgress, KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import check_group_id
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.world import Promise
@@ -11,7 +11,7 @@ from ottla.world import Promise
 API_KEY = 12
 
 
-def handle(context: RequestContext, request: HeartbeatRequest) -> Promise[HeartbeatResponse]:
+def handle(context: BrokerContext, request: HeartbeatRequest) -> Promise[HeartbeatResponse]:
     check_group_id(request.group_id)
     answer: Promise[HeartbeatResponse] = context.broker.groups.write(
         request.group_id, "Heartbeat", lambda shard: shard.classic.heartbeat(request)

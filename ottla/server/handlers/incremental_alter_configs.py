@@ -18,7 +18,7 @@ from ottla.server.config_changes import (
     outcome_of,
     preprocess,
 )
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.forwarding import forward
 from ottla.server.loggers import DELETE, LoggerChange, change
 from ottla.wire import Message
@@ -32,11 +32,9 @@ from ottla.wire.messages.incremental_alter_configs import (
 API_KEY = 44
 
 
-def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Message | Awaitable[Message]:
+def handle(context: BrokerContext, request: IncrementalAlterConfigsRequest) -> Message | Awaitable[Message]:
     """This broker's loggers are changed here, what it refuses is refused here, the controller decides the rest."""
-    if context.connection.role == "controller":
-        return forward(context, request)
-    broker = context.broker
+    node = context.node
 
     def check(resource: AlterConfigsResource) -> bool:
         check_values(
@@ -46,13 +44,11 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
         check_kind(resource, (*FORWARDED, BROKER_LOGGER))
         name = resource.resource_name
         if resource.resource_type == BROKER_LOGGER:
-            check_node_id(name, broker.node_id)
-            changes = [LoggerChange(c.name, c.config_operation, c.value) for c in resource.configs]
-            change(changes, validate_only=request.validate_only)
+            change_loggers(resource, node_id=node.node_id, validate_only=request.validate_only)
             return True
         if resource.resource_type == BROKER:
-            values = changed_settings(broker.image.config_of(BROKER, name), resource.configs)
-            check_broker_settings(broker, name, values)
+            values = changed_settings(node.image.config_of(BROKER, name), resource.configs)
+            check_broker_settings(node, name, values)
         return False
 
     done = preprocess(request.resources, check)
@@ -62,13 +58,20 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
     return _response(request, merge(request.resources, done, []))
 
 
+def change_loggers(resource: AlterConfigsResource, *, node_id: int, validate_only: bool) -> None:
+    """Set the levels of this process's loggers."""
+    check_node_id(resource.resource_name, node_id)
+    changes = [LoggerChange(c.name, c.config_operation, c.value) for c in resource.configs]
+    change(changes, validate_only=validate_only)
+
+
 def failed(request: IncrementalAlterConfigsRequest, error: KafkaError, version: int) -> IncrementalAlterConfigsResponse:
     """Every resource with the error."""
     return _response(request, [outcome_of(error)] * len(request.resources))
 
 
 async def _with_controller(
-    context: RequestContext,
+    context: BrokerContext,
     request: IncrementalAlterConfigsRequest,
     done: dict[int, Outcome],
     rest: list[AlterConfigsResource],

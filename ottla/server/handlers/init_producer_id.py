@@ -21,8 +21,8 @@ from ottla.errors import (
     UnsupportedVersion,
 )
 from ottla.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.server.broker import Broker
-from ottla.server.context import RequestContext
+from ottla.server.broker import BrokerServices
+from ottla.server.context import BrokerContext
 from ottla.server.producer_ids import take_producer_id, when_there_are_ids
 from ottla.server.promises import chained, mapped, recovered
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -35,7 +35,7 @@ FENCED_VERSION = 4
 Answer: TypeAlias = InitProducerIdResponse | Promise[InitProducerIdResponse]
 
 
-def handle(context: RequestContext, request: InitProducerIdRequest) -> Answer:
+def handle(context: BrokerContext, request: InitProducerIdRequest) -> Answer:
     """Answer at once while the block of ids lasts; the next one is asked for before it is used up."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequest("Producer id and epoch must be given together.")
@@ -47,7 +47,7 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> Answer:
         return _begin(broker, request)
     # If no block comes, a transactional id that has its producer needs none, and others are told to come again: an
     # error of the controller's would be fatal to a client.
-    tasks = broker.world.tasks
+    tasks = broker.node.world.tasks
     settled = recovered(tasks, lambda: waiting, lambda error: None)
     return chained(tasks, settled, lambda _: _begin(broker, request))
 
@@ -59,8 +59,8 @@ def failed(request: InitProducerIdRequest, error: KafkaError, version: int) -> I
     return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-def _check_transactional(broker: Broker, request: InitProducerIdRequest) -> None:
-    config = broker.config
+def _check_transactional(broker: BrokerServices, request: InitProducerIdRequest) -> None:
+    config = broker.node.config
     if not request.transactional_id:
         raise InvalidRequest("The transactional id must not be empty.")
     if request.enable2_pc and not config.transaction_two_phase_commit_enable:
@@ -71,7 +71,7 @@ def _check_transactional(broker: Broker, request: InitProducerIdRequest) -> None
         raise InvalidTransactionTimeout
 
 
-def _begin(broker: Broker, request: InitProducerIdRequest) -> Answer:
+def _begin(broker: BrokerServices, request: InitProducerIdRequest) -> Answer:
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=take_producer_id(broker), producer_epoch=0)
     expected = None
@@ -82,7 +82,7 @@ def _begin(broker: Broker, request: InitProducerIdRequest) -> Answer:
         timeout_ms=NO_TIMEOUT_MS if request.enable2_pc else request.transaction_timeout_ms,
         expected=expected,
     )
-    return mapped(broker.world.tasks, begun, _response)
+    return mapped(broker.node.world.tasks, begun, _response)
 
 
 def _response(producer: Producer | None) -> InitProducerIdResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import mapped
 from ottla.server.share import each_partition
 from ottla.wire.messages.initialize_share_group_state import (
@@ -17,7 +17,7 @@ API_KEY = 83
 
 
 def handle(
-    context: RequestContext, request: InitializeShareGroupStateRequest
+    context: BrokerContext, request: InitializeShareGroupStateRequest
 ) -> Promise[InitializeShareGroupStateResponse]:
     answered = each_partition(
         context,
@@ -30,7 +30,7 @@ def handle(
         PartitionResult,
     )
     return mapped(
-        context.broker.world.tasks,
+        context.node.world.tasks,
         answered,
         lambda results: InitializeShareGroupStateResponse(results=[InitializeStateResult(*one) for one in results]),
     )

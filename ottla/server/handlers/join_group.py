@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.errors import InvalidSessionTimeout, KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import caller_of, check_group_id
 from ottla.server.promises import mapped
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -15,12 +15,12 @@ NULL_PROTOCOL_VERSION = 7
 """From here on a response without a protocol says so with a null."""
 
 
-def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Promise[JoinGroupResponse]:
+def handle(context: BrokerContext, request: JoinGroupRequest) -> JoinGroupResponse | Promise[JoinGroupResponse]:
     """The answer comes when all members have joined."""
     broker, version = context.broker, context.version
     try:
         check_group_id(request.group_id)
-        config = broker.config
+        config = broker.node.config
         if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
             raise InvalidSessionTimeout
     except KafkaError as error:
@@ -31,7 +31,7 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
     answer: Promise[JoinGroupResponse] = broker.groups.write_answered(
         request.group_id, "JoinGroup", lambda shard, answer: shard.classic.join(request, caller, answer)
     )
-    return mapped(broker.world.tasks, answer, lambda response: _told(response, version))
+    return mapped(broker.node.world.tasks, answer, lambda response: _told(response, version))
 
 
 def failed(request: JoinGroupRequest, error: KafkaError, version: int) -> JoinGroupResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.errors import KafkaError, UnknownMemberId
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import check_group_id
 from ottla.server.promises import mapped
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -14,7 +14,7 @@ MANY_VERSION = 3
 """From here on a request may name several members."""
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest) -> Promise[LeaveGroupResponse]:
+def handle(context: BrokerContext, request: LeaveGroupRequest) -> Promise[LeaveGroupResponse]:
     check_group_id(request.group_id)
     if context.version < MANY_VERSION:
         request.members = [MemberIdentity(member_id=request.member_id)]
@@ -24,7 +24,7 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> Promise[Leave
     if context.version >= MANY_VERSION:
         return answer
     return mapped(
-        context.broker.world.tasks,
+        context.node.world.tasks,
         answer,
         lambda response: LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.errors import UnsupportedVersion
 from ottla.metadata import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, Image
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.endpoints import nodes
 from ottla.wire.messages.list_config_resources import (
     ConfigResource,
@@ -18,13 +18,13 @@ SUPPORTED = {0: (CLIENT_METRICS,), 1: (GROUP, CLIENT_METRICS, BROKER_LOGGER, BRO
 """The types of resources by version, in the order in which they are told."""
 
 
-def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(context: BrokerContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """The resources of the types asked for, or of all types."""
     supported = SUPPORTED[context.version]
     asked = request.resource_types or supported
     if any(kind not in supported for kind in asked):
         raise UnsupportedVersion("A type of resource is not known in this version.")
-    image: Image = context.broker.image
+    image: Image = context.node.image
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(name, kind)

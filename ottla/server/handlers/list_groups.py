@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.coordinator.group import GroupShard, GroupType
 from ottla.errors import KafkaError, NotCoordinator
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import caught
 from ottla.server.promises import gathered, mapped
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -15,7 +15,7 @@ API_KEY = 16
 TYPES = {type_.value: type_ for type_ in GroupType}
 
 
-def handle(context: RequestContext, request: ListGroupsRequest) -> Promise[ListGroupsResponse]:
+def handle(context: BrokerContext, request: ListGroupsRequest) -> Promise[ListGroupsResponse]:
     """Those in the states and of the types asked for, in whatever case; a shard that is still loading fails it all."""
     states = frozenset(state.lower().strip() for state in request.states_filter)
     types = [TYPES.get(one.lower().strip()) for one in request.types_filter]
@@ -23,7 +23,7 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> Promise[ListG
     def look(shard: GroupShard) -> list[ListedGroup]:
         return shard.list_groups(states, [one for one in types if one is not None] if types else None)
 
-    tasks = context.broker.world.tasks
+    tasks = context.node.world.tasks
     shards = [caught(context, one, _moved) for one in context.broker.groups.runtime.read_all("ListGroups", look)]
     return mapped(
         tasks,

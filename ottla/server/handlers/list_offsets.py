@@ -13,7 +13,7 @@ from ottla.errors import (
     UnsupportedVersion,
 )
 from ottla.replica import ReplicaManager
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.storage import Isolation, SpecialTimestamp
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -42,7 +42,7 @@ _SINCE = {
 """The version in which each special timestamp got its meaning."""
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(context: BrokerContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer each partition by itself; one that is asked for twice is refused."""
     asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
     return ListOffsetsResponse(
@@ -74,7 +74,7 @@ def failed(request: ListOffsetsRequest, error: KafkaError, version: int) -> List
 
 
 def _partition(
-    context: RequestContext, request: ListOffsetsRequest, topic: str, one: ListOffsetsPartition, *, is_repeated: bool
+    context: BrokerContext, request: ListOffsetsRequest, topic: str, one: ListOffsetsPartition, *, is_repeated: bool
 ) -> ListOffsetsPartitionResponse:
     index = one.partition_index
     replicas: ReplicaManager = context.broker.replicas

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.errors import KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.forwarding import forward
 from ottla.wire import Message
 from ottla.wire.messages.list_partition_reassignments import (
@@ -18,7 +18,7 @@ from ottla.wire.messages.list_partition_reassignments import (
 API_KEY = 46
 
 
-def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Awaitable[Message]:
+def handle(context: BrokerContext, request: ListPartitionReassignmentsRequest) -> Awaitable[Message]:
     """The controller's answer."""
     return forward(context, request)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ottla.coordinator.transaction import STATE_BY_NAME, Transaction
 from ottla.errors import InvalidRegularExpression, KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import gathered, mapped
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from ottla.world import Promise
@@ -14,10 +14,10 @@ from ottla.world import Promise
 API_KEY = 66
 
 
-def handle(context: RequestContext, request: ListTransactionsRequest) -> Promise[ListTransactionsResponse]:
+def handle(context: BrokerContext, request: ListTransactionsRequest) -> Promise[ListTransactionsResponse]:
     broker = context.broker
-    tasks = broker.world.tasks
-    found = broker.transactions.list(_filter(request, broker.world.clock.now_ms()))
+    tasks = broker.node.world.tasks
+    found = broker.transactions.list(_filter(request, broker.node.world.clock.now_ms()))
 
     def response(shards: list[list[tuple[str, Transaction]]]) -> ListTransactionsResponse:
         return ListTransactionsResponse(

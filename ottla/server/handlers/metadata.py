@@ -16,7 +16,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.metadata import INTERNAL_TOPICS, Image, TopicImage, check_topic_name
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.endpoints import NO_NODE, Reach, controller_id, nodes
 from ottla.server.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.types import ZERO_UUID
@@ -33,10 +33,10 @@ IDS_VERSION = 12
 """From here on a client may ask by topic id; versions 10 and 11 have the field and refuse it."""
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+def handle(context: BrokerContext, request: MetadataRequest) -> MetadataResponse:
     """Everything from one image. Topics that do not exist yet may be created, and are then unknown a last time."""
     version = context.version
-    image: Image = context.broker.image
+    image: Image = context.node.image
     topics = _topics(context, image, request)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
@@ -47,7 +47,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
             MetadataResponseBroker(broker.id, endpoint.host, endpoint.port, broker.rack)
             for broker, endpoint in nodes(image, context.listener_name)
         ],
-        cluster_id=context.broker.cluster_id,
+        cluster_id=context.node.cluster_id,
         controller_id=controller_id(context, image),
         topics=topics,
         cluster_authorized_operations=(
@@ -67,7 +67,7 @@ def failed(request: MetadataRequest, error: KafkaError, version: int) -> Metadat
     )
 
 
-def _topics(context: RequestContext, image: Image, request: MetadataRequest) -> list[MetadataResponseTopic]:
+def _topics(context: BrokerContext, image: Image, request: MetadataRequest) -> list[MetadataResponseTopic]:
     describe = _Describe(image, context.listener_name, context.version)
     asked = request.topics
     if asked is None or (not asked and context.version == 0):
@@ -95,7 +95,7 @@ def _topics(context: RequestContext, image: Image, request: MetadataRequest) -> 
     return found + _missing(context, missing, may_create=request.allow_auto_topic_creation) if missing else found
 
 
-def _missing(context: RequestContext, names: Iterable[str], *, may_create: bool) -> list[MetadataResponseTopic]:
+def _missing(context: BrokerContext, names: Iterable[str], *, may_create: bool) -> list[MetadataResponseTopic]:
     """Topics that do not exist: named as unknown or invalid, and created for the next time where that is allowed."""
     topics, creatable = [], []
     for name in names:
@@ -107,7 +107,7 @@ def _missing(context: RequestContext, names: Iterable[str], *, may_create: bool)
             code = UnknownTopicOrPartition.code
             creatable.append(name)
         topics.append(MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS))
-    if may_create and context.broker.config.auto_create_topics_enable:
+    if may_create and context.node.config.auto_create_topics_enable:
         context.broker.topic_creation.create(creatable)
     return topics
 

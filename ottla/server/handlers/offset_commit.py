@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.errors import KafkaError, UnknownTopicId
 from ottla.metadata import TopicImage
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import UNKNOWN_PARTITION, merged_topics
 from ottla.server.promises import mapped
 from ottla.wire.messages.offset_commit import (
@@ -22,7 +22,7 @@ TOPIC_ID_VERSION = 10
 
 
 def handle(
-    context: RequestContext, request: OffsetCommitRequest
+    context: BrokerContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Promise[OffsetCommitResponse]:
     """Partitions that do not exist are refused, the others stored."""
     refused: list[OffsetCommitResponseTopic] = []
@@ -59,7 +59,7 @@ def handle(
 
     if isinstance(answer, OffsetCommitResponse):
         return merged(answer)
-    return mapped(context.broker.world.tasks, answer, merged)
+    return mapped(context.node.world.tasks, answer, merged)
 
 
 def failed(request: OffsetCommitRequest, error: KafkaError, version: int) -> OffsetCommitResponse:
@@ -67,10 +67,10 @@ def failed(request: OffsetCommitRequest, error: KafkaError, version: int) -> Off
 
 
 def _known(
-    context: RequestContext, topic: OffsetCommitRequestTopic, refused: list[OffsetCommitResponseTopic]
+    context: BrokerContext, topic: OffsetCommitRequestTopic, refused: list[OffsetCommitResponseTopic]
 ) -> OffsetCommitRequestTopic | None:
     """The topic by name and id, with the partitions that exist; the others go to `refused`."""
-    topics = context.broker.image.topics
+    topics = context.node.image.topics
     image: TopicImage | None
     if context.version >= TOPIC_ID_VERSION:
         image = topics.by_id.get(topic.topic_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator, UnknownTopicId
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import caught
 from ottla.server.promises import gathered, mapped
 from ottla.types import ZERO_UUID
@@ -30,9 +30,9 @@ NO_OFFSET = -1
 NO_EPOCH = -1
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest) -> Promise[OffsetFetchResponse]:
+def handle(context: BrokerContext, request: OffsetFetchRequest) -> Promise[OffsetFetchResponse]:
     """Each group's offsets, or its error."""
-    tasks, version = context.broker.world.tasks, context.version
+    tasks, version = context.node.world.tasks, context.version
     promises = [_fetch(context, group, request.require_stable) for group in _groups(request, version)]
     if version >= MANY_VERSION:
         return mapped(tasks, gathered(tasks, promises), lambda groups: OffsetFetchResponse(groups=groups))
@@ -55,7 +55,7 @@ def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
 
 
 def _fetch(
-    context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+    context: BrokerContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> Promise[OffsetFetchResponseGroup]:
     version = context.version
     unknown = _name_topics(context, group) if version >= TOPIC_ID_VERSION else []
@@ -69,17 +69,17 @@ def _fetch(
         fetched.topics += unknown
         return fetched
 
-    told = mapped(context.broker.world.tasks, promise, answer)
+    told = mapped(context.node.world.tasks, promise, answer)
     return caught(context, told, lambda error: _failed(group, error, version))
 
 
-def _name_topics(context: RequestContext, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+def _name_topics(context: BrokerContext, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
     """Give the topics asked for their names; what is answered for those that have none."""
     if group.topics is None:
         return []
     known, unknown = [], []
     for topic in group.topics:
-        image = context.broker.image.topics.by_id.get(topic.topic_id)
+        image = context.node.image.topics.by_id.get(topic.topic_id)
         if image is not None:
             topic.name = image.name
             known.append(topic)
@@ -99,9 +99,9 @@ def _name_topics(context: RequestContext, group: OffsetFetchRequestGroup) -> lis
     return unknown
 
 
-def _identify_topics(context: RequestContext, fetched: OffsetFetchResponseGroup) -> None:
+def _identify_topics(context: BrokerContext, fetched: OffsetFetchResponseGroup) -> None:
     """Give all of a group's topics their ids; one that is gone cannot be told of."""
-    by_name = context.broker.image.topics.by_name
+    by_name = context.node.image.topics.by_name
     topics = []
     for topic in fetched.topics:
         image = by_name.get(topic.name)

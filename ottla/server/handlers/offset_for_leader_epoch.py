@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.errors import KafkaError
 from ottla.replica import ReplicaManager
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -16,7 +16,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 API_KEY = 23
 
 
-def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def handle(context: BrokerContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Answer each partition by itself."""
     replicas: ReplicaManager = context.broker.replicas
     return OffsetForLeaderEpochResponse(

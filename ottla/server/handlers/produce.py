@@ -39,7 +39,7 @@ from ottla.errors import (
 from ottla.metadata import INTERNAL_TOPICS
 from ottla.records import HEADER_SIZE, Batch, Codec
 from ottla.replica import OutcomeWaiter, Partition, ReplicaManager, current_leader
-from ottla.server.context import CloseConnection, RequestContext
+from ottla.server.context import BrokerContext, CloseConnection
 from ottla.server.promises import chained
 from ottla.server.verification import Support, Verdict, verify
 from ottla.storage import InvalidOffsetOrSequence, InvalidRecords, InvalidTimestamps, NotOneBatch
@@ -107,7 +107,7 @@ class _Unacknowledged(NamedTuple):
 Answer: TypeAlias = ProduceResponse | Promise[ProduceResponse | None] | None
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> Answer:
+def handle(context: BrokerContext, request: ProduceRequest) -> Answer:
     """Append what can be appended, in the order of the request."""
     producer = _transactional_producer(request)
     if producer is None:
@@ -119,10 +119,10 @@ def handle(context: RequestContext, request: ProduceRequest) -> Answer:
         for item in topic.partition_data:
             if item.records is not None:
                 item.records = bytearray(item.records)  # the frame is only lent
-    return chained(context.broker.world.tasks, asked, lambda verdict: _append(context, request, verdict))
+    return chained(context.node.world.tasks, asked, lambda verdict: _append(context, request, verdict))
 
 
-def _append(context: RequestContext, request: ProduceRequest, verdict: Verdict | None) -> Answer:
+def _append(context: BrokerContext, request: ProduceRequest, verdict: Verdict | None) -> Answer:
     """Append to each partition. `verdict` is what verification came to; None where nothing is transactional."""
     version = context.version
     acks = request.acks
@@ -238,7 +238,7 @@ def _transactional_producer(request: ProduceRequest) -> Producer | None:
     return found.pop() if found else None
 
 
-def _verify(context: RequestContext, request: ProduceRequest, producer: Producer) -> Promise[Verdict]:
+def _verify(context: BrokerContext, request: ProduceRequest, producer: Producer) -> Promise[Verdict]:
     """Ask the coordinator about the partitions that have no records of the transaction yet."""
     replicas: ReplicaManager = context.broker.replicas
     sequences: dict[TopicPartition, int] = {}
@@ -258,7 +258,7 @@ def _verify(context: RequestContext, request: ProduceRequest, producer: Producer
 
 
 def _check(
-    context: RequestContext, request: ProduceRequest, partition: Partition, records: Buffer, verdict: Verdict | None
+    context: BrokerContext, request: ProduceRequest, partition: Partition, records: Buffer, verdict: Verdict | None
 ) -> object | None:
     """The rules that an everyday request need not be held to; returns the guard to append a transaction with."""
     if request.acks not in _ACKS:
@@ -276,7 +276,7 @@ def _check(
 
 
 def _refusal(
-    context: RequestContext,
+    context: BrokerContext,
     item: PartitionProduceData,
     partition: Partition | None,
     error: KafkaError,
@@ -315,12 +315,12 @@ def _refusal(
     return answer
 
 
-def _count(context: RequestContext, reason: str, count: int = 1) -> None:
-    context.broker.metrics.counter(f"kafka.server:type=BrokerTopicMetrics,name={reason}RecordsPerSec").mark(count)
+def _count(context: BrokerContext, reason: str, count: int = 1) -> None:
+    context.node.metrics.counter(f"kafka.server:type=BrokerTopicMetrics,name={reason}RecordsPerSec").mark(count)
 
 
 def _unverified(
-    context: RequestContext, index: int, partition: Partition, verdict: Verdict, response: ProduceResponse
+    context: BrokerContext, index: int, partition: Partition, verdict: Verdict, response: ProduceResponse
 ) -> PartitionProduceResponse:
     """What a producer is told of a batch that may not be appended, or not yet."""
     error = verdict.errors[partition.name]
@@ -340,7 +340,7 @@ def _unverified(
 
 
 def _tell_leader(
-    context: RequestContext,
+    context: BrokerContext,
     index: int,
     partition: Partition | None,
     answer: PartitionProduceResponse,
@@ -362,11 +362,11 @@ def _tell_leader(
 
 
 def _wait(
-    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[_Unacknowledged]
+    context: BrokerContext, request: ProduceRequest, response: ProduceResponse, waiting: list[_Unacknowledged]
 ) -> Promise[ProduceResponse | None]:
     """Answer when the in-sync replicas have everything, or say for each partition that they have not in time."""
     replicas: ReplicaManager = context.broker.replicas
-    promise = context.broker.world.tasks.promise()
+    promise = context.node.world.tasks.promise()
     ends = {one.partition: one.end_offset for one in waiting}
 
     def answer() -> None:
@@ -382,7 +382,7 @@ def _wait(
     return promise
 
 
-def _summary(context: RequestContext, response: ProduceResponse) -> str:
+def _summary(context: BrokerContext, response: ProduceResponse) -> str:
     refused = ", ".join(
         f"{topic.name or topic.topic_id}-{one.index}: {one.error_code}"
         for topic in response.responses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.errors import InvalidRequest, TelemetryTooLarge, UnknownSubscriptionId, UnsupportedCompressionType
 from ottla.metadata import MIGRATING, UNASSIGNED
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.telemetry import COMPRESSION_TYPES, NO_COMPRESSION, subscription_id
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
@@ -13,7 +13,7 @@ RESERVED = (MIGRATING, UNASSIGNED)
 """Ids that no client can have: all zeros, and the one of the metadata topic."""
 
 
-def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+def handle(context: BrokerContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Accepted, if it is what the client was asked for."""
     client = request.client_instance_id
     if client in RESERVED:
@@ -22,6 +22,6 @@ def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTeleme
         raise UnknownSubscriptionId(f"Unknown client subscription id for the client [{client}]")
     if request.compression_type not in (NO_COMPRESSION, *COMPRESSION_TYPES):
         raise UnsupportedCompressionType(f"Unknown compression type [{request.compression_type}] from [{client}]")
-    if len(request.metrics) > context.broker.config.telemetry_max_bytes:
+    if len(request.metrics) > context.node.config.telemetry_max_bytes:
         raise TelemetryTooLarge
     return PushTelemetryResponse()

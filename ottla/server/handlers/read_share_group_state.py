@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.coordinator.share import StoredState
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import mapped
 from ottla.server.share import each_partition
 from ottla.wire.messages.read_share_group_state import (
@@ -18,7 +18,7 @@ from ottla.world import Promise
 API_KEY = 84
 
 
-def handle(context: RequestContext, request: ReadShareGroupStateRequest) -> Promise[ReadShareGroupStateResponse]:
+def handle(context: BrokerContext, request: ReadShareGroupStateRequest) -> Promise[ReadShareGroupStateResponse]:
     answered = each_partition(
         context,
         request.group_id,
@@ -28,7 +28,7 @@ def handle(context: RequestContext, request: ReadShareGroupStateRequest) -> Prom
         PartitionResult,
     )
     return mapped(
-        context.broker.world.tasks,
+        context.node.world.tasks,
         answered,
         lambda results: ReadShareGroupStateResponse(results=[ReadStateResult(*one) for one in results]),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.coordinator.share import StateSummary
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import mapped
 from ottla.server.share import each_partition
 from ottla.wire.messages.read_share_group_state_summary import (
@@ -18,7 +18,7 @@ API_KEY = 87
 
 
 def handle(
-    context: RequestContext, request: ReadShareGroupStateSummaryRequest
+    context: BrokerContext, request: ReadShareGroupStateSummaryRequest
 ) -> Promise[ReadShareGroupStateSummaryResponse]:
     answered = each_partition(
         context,
@@ -29,7 +29,7 @@ def handle(
         PartitionResult,
     )
     return mapped(
-        context.broker.world.tasks,
+        context.node.world.tasks,
         answered,
         lambda results: ReadShareGroupStateSummaryResponse(results=[ReadStateSummaryResult(*one) for one in results]),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.errors import FencedLeaderEpoch, KafkaError, NotLeaderOrFollower
 from ottla.replica import current_leader
 from ottla.replica.share import Index
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import mapped
 from ottla.server.share import FINAL_EPOCH, acknowledge, check_share_request
 from ottla.types import Uuid
@@ -22,7 +22,7 @@ from ottla.world import Promise
 API_KEY = 79
 
 
-def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> Promise[ShareAcknowledgeResponse]:
+def handle(context: BrokerContext, request: ShareAcknowledgeRequest) -> Promise[ShareAcknowledgeResponse]:
     group_id, member_id = check_share_request(context, request.group_id, request.member_id)
     share = context.broker.share
     key = (group_id, member_id)
@@ -47,17 +47,17 @@ def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> Promise
         return response
 
     acknowledged = acknowledge(context, group_id, member_id, said, is_renewal=request.is_renew_ack)
-    return mapped(context.broker.world.tasks, acknowledged, answer)
+    return mapped(context.node.world.tasks, acknowledged, answer)
 
 
 def _data(
-    context: RequestContext, topic_id: Uuid, index: int, error: KafkaError | None, response: ShareAcknowledgeResponse
+    context: BrokerContext, topic_id: Uuid, index: int, error: KafkaError | None, response: ShareAcknowledgeResponse
 ) -> PartitionData:
     data = PartitionData(partition_index=index)
     if error is None:
         return data
     data.error_code, data.error_message = error.code, error.message
-    topic = context.broker.image.topics.by_id.get(topic_id)
+    topic = context.node.image.topics.by_id.get(topic_id)
     if topic is not None and isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
         leader = current_leader(context.broker.replicas, topic.name, index, context.listener_name)
         data.current_leader = LeaderIdAndEpoch(leader.id, leader.epoch)

@@ -17,7 +17,7 @@ from ottla.errors import (
 )
 from ottla.replica import current_leader
 from ottla.replica.share import AcquireMode, Fetched, FetchLimits, Index, ShareFetch
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import chained, mapped
 from ottla.server.share import FINAL_EPOCH, RENEW_VERSION, ShareContext, acknowledge, check_share_request
 from ottla.wire.messages.share_fetch import (
@@ -35,7 +35,7 @@ API_KEY = 78
 _MODES = frozenset(AcquireMode)
 
 
-def handle(context: RequestContext, request: ShareFetchRequest) -> Promise[ShareFetchResponse]:
+def handle(context: BrokerContext, request: ShareFetchRequest) -> Promise[ShareFetchResponse]:
     group_id, member_id = check_share_request(context, request.group_id, request.member_id)
     is_renewal = context.version >= RENEW_VERSION and request.is_renew_ack
     if is_renewal:
@@ -59,7 +59,7 @@ def handle(context: RequestContext, request: ShareFetchRequest) -> Promise[Share
         )
     except ShareSessionLimitReached as error:
         return _refused_later(context, request.max_wait_ms, error)
-    tasks = context.broker.world.tasks
+    tasks = context.node.world.tasks
     said = [one for one in said if one[2]] if has_acknowledgements else []
     acknowledged = acknowledge(context, group_id, member_id, said, is_renewal=is_renewal)
     fetch = _ShareFetch(context, request, turn, group_id, member_id)
@@ -84,10 +84,10 @@ def _check_renewal(request: ShareFetchRequest) -> None:
         raise InvalidRequest(f"{', '.join(wrong)} must be set to 0 if isRenewAck is true.")
 
 
-def _refused_later(context: RequestContext, wait_ms: int, error: KafkaError) -> Promise[ShareFetchResponse]:
+def _refused_later(context: BrokerContext, wait_ms: int, error: KafkaError) -> Promise[ShareFetchResponse]:
     """A client that is refused at once would ask again at once."""
-    promise: Promise[ShareFetchResponse] = context.broker.world.tasks.promise()
-    context.broker.world.tasks.later(wait_ms, lambda: promise.set_exception(error))
+    promise: Promise[ShareFetchResponse] = context.node.world.tasks.promise()
+    context.node.world.tasks.later(wait_ms, lambda: promise.set_exception(error))
     return promise
 
 
@@ -95,7 +95,7 @@ class _ShareFetch:
     """One request under way."""
 
     def __init__(
-        self, context: RequestContext, request: ShareFetchRequest, turn: ShareContext, group_id: str, member_id: str
+        self, context: BrokerContext, request: ShareFetchRequest, turn: ShareContext, group_id: str, member_id: str
     ) -> None:
         self._context = context
         self._request = request
@@ -106,7 +106,7 @@ class _ShareFetch:
 
     def begin(self, *, is_renewal: bool) -> Promise[dict[Index, Fetched]]:
         broker, request = self._context.broker, self._request
-        by_id = broker.image.topics.by_id
+        by_id = broker.node.image.topics.by_id
         wanted: list[Index] = []
         for topic_id, index in self._turn.wanted:
             topic = by_id.get(topic_id)
@@ -116,7 +116,7 @@ class _ShareFetch:
                 self._refused[topic_id, index] = Fetched(error=UnknownTopicOrPartition())
             else:
                 wanted.append((topic_id, index))
-        bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
+        bytes_max = min(request.max_bytes, broker.node.config.fetch_max_bytes)
         limits = FetchLimits(
             wait_ms=request.max_wait_ms,
             bytes_min=min(request.min_bytes, bytes_max),
@@ -166,7 +166,7 @@ class _ShareFetch:
             records=b"" if one.records is None else one.records,
             acquired_records=[AcquiredRecords(*run) for run in one.acquired],
         )
-        topic = self._context.broker.image.topics.by_id.get(index[0])
+        topic = self._context.node.image.topics.by_id.get(index[0])
         if topic is None:
             return data
         if one.records is not None:

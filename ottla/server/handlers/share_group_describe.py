@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.coordinator.group import GroupShard
 from ottla.errors import InvalidGroupId, KafkaError
 from ottla.machine import Result
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import for_groups
 from ottla.server.operations import GROUP_OPERATIONS
 from ottla.server.promises import mapped
@@ -20,7 +20,7 @@ from ottla.world import Promise
 API_KEY = 77
 
 
-def handle(context: RequestContext, request: ShareGroupDescribeRequest) -> Promise[ShareGroupDescribeResponse]:
+def handle(context: BrokerContext, request: ShareGroupDescribeRequest) -> Promise[ShareGroupDescribeResponse]:
     """Each group by itself."""
     check_enabled(context)
 
@@ -37,7 +37,7 @@ def handle(context: RequestContext, request: ShareGroupDescribeRequest) -> Promi
 
     named = [group_id for group_id in request.group_ids if group_id]
     described = for_groups(context, "share-group-describe", named, describe, _failed)
-    return mapped(context.broker.world.tasks, described, answer)
+    return mapped(context.node.world.tasks, described, answer)
 
 
 def failed(request: ShareGroupDescribeRequest, error: KafkaError, version: int) -> ShareGroupDescribeResponse:

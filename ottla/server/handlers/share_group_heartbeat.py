@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.coordinator.group import GroupShard
 from ottla.errors import InvalidRequest
 from ottla.machine import Result
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import caller_of
 from ottla.server.share import check_share_request
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -15,7 +15,7 @@ API_KEY = 76
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 
 
-def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Promise[ShareGroupHeartbeatResponse]:
+def handle(context: BrokerContext, request: ShareGroupHeartbeatRequest) -> Promise[ShareGroupHeartbeatResponse]:
     check_share_request(context, request.group_id, request.member_id)
     _check(request)
     broker = context.broker
@@ -30,7 +30,7 @@ def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Prom
         def begun(error: BaseException | None) -> None:
             if error is None:
                 # Not within this decision, because it leads to others; the member need not wait for it.
-                broker.world.tasks.soon(
+                broker.node.world.tasks.soon(
                     lambda: broker.share.states.initialize(group_id, wanted.state_epoch, wanted.topics)
                 )
 

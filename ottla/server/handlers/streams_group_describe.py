@@ -6,7 +6,7 @@ from ottla.coordinator.group import GroupShard
 from ottla.coordinator.group.streams import check_streams_protocol
 from ottla.errors import InvalidGroupId, KafkaError
 from ottla.machine import Result
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import for_groups
 from ottla.server.operations import GROUP_OPERATIONS
 from ottla.server.promises import mapped
@@ -20,10 +20,10 @@ from ottla.world import Promise
 API_KEY = 89
 
 
-def handle(context: RequestContext, request: StreamsGroupDescribeRequest) -> Promise[StreamsGroupDescribeResponse]:
+def handle(context: BrokerContext, request: StreamsGroupDescribeRequest) -> Promise[StreamsGroupDescribeResponse]:
     """Each group as its coordinator has it, or with an error of its own."""
     broker = context.broker
-    check_streams_protocol(broker.image, broker.config)
+    check_streams_protocol(broker.node.image, broker.node.config)
     nameless = [_failed("", InvalidGroupId()) for group_id in request.group_ids if not group_id]
     named = [group_id for group_id in request.group_ids if group_id]
 
@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: StreamsGroupDescribeRequest) -> Pro
         return StreamsGroupDescribeResponse(groups=nameless + described)
 
     described = for_groups(context, "StreamsGroupDescribe", named, describe, _failed)
-    return mapped(broker.world.tasks, described, answer)
+    return mapped(broker.node.world.tasks, described, answer)
 
 
 def failed(request: StreamsGroupDescribeRequest, error: KafkaError, version: int) -> StreamsGroupDescribeResponse:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ottla.coordinator.group.streams import Answer, Status, check_streams_protocol
 from ottla.errors import InvalidRequest, InvalidTopicException, KafkaError, StreamsInvalidTopology
 from ottla.metadata import INTERNAL_TOPICS, check_topic_name
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import caller_of
 from ottla.server.promises import mapped
 from ottla.wire.messages.create_topics import CreatableTopic
@@ -26,9 +26,9 @@ JOIN, LEAVE_FOR_A_WHILE = 0, -2
 REFUSALS_SHOWN_MAX = 3
 
 
-def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Promise[StreamsGroupHeartbeatResponse]:
+def handle(context: BrokerContext, request: StreamsGroupHeartbeatRequest) -> Promise[StreamsGroupHeartbeatResponse]:
     broker = context.broker
-    check_streams_protocol(broker.image, broker.config)
+    check_streams_protocol(broker.node.image, broker.node.config)
     if request.topology is not None:
         _check_topics(request.topology)
     _check_supported(request)
@@ -43,7 +43,7 @@ def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Pr
             _create(context, decision.response, decision.topics_to_create)
         return decision.response
 
-    return mapped(broker.world.tasks, decided, answer)
+    return mapped(broker.node.world.tasks, decided, answer)
 
 
 def failed(request: StreamsGroupHeartbeatRequest, error: KafkaError, version: int) -> StreamsGroupHeartbeatResponse:
@@ -51,7 +51,7 @@ def failed(request: StreamsGroupHeartbeatRequest, error: KafkaError, version: in
 
 
 def _create(
-    context: RequestContext, response: StreamsGroupHeartbeatResponse, topics: Mapping[str, CreatableTopic]
+    context: BrokerContext, response: StreamsGroupHeartbeatResponse, topics: Mapping[str, CreatableTopic]
 ) -> None:
     """Ask for the topics, and tell in the answer what became of them when they were asked for before."""
     creation = context.broker.topic_creation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.coordinator import Producer, coordinator_error
 from ottla.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import UNKNOWN_PARTITION, check_group_id, merged_topics
 from ottla.server.promises import chained, mapped
 from ottla.server.verification import verify_offsets
@@ -23,13 +23,13 @@ LOADING_VERSION = 2
 
 
 def handle(
-    context: RequestContext, request: TxnOffsetCommitRequest
+    context: BrokerContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Promise[TxnOffsetCommitResponse]:
     """Partitions that do not exist are refused, the others stored when the transaction is known to be open."""
     refused: list[TxnOffsetCommitResponseTopic] = []
     known = []
     for topic in request.topics:
-        image = context.broker.image.topics.by_name.get(topic.name)
+        image = context.node.image.topics.by_name.get(topic.name)
         kept = [] if image is None else [one for one in topic.partitions if one.partition_index in image.partitions]
         if len(kept) < len(topic.partitions):
             missing = [
@@ -55,7 +55,7 @@ def handle(
         known,
     )
     broker = context.broker
-    tasks = broker.world.tasks
+    tasks = broker.node.world.tasks
     producer = Producer(request.producer_id, request.producer_epoch)
 
     def write(guard: object | None) -> Promise[TxnOffsetCommitResponse]:

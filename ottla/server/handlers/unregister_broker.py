@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.forwarding import forward
 from ottla.wire import Message
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -12,6 +12,6 @@ from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 API_KEY = 64
 
 
-def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Awaitable[Message]:
+def handle(context: BrokerContext, request: UnregisterBrokerRequest) -> Awaitable[Message]:
     """The controller's answer."""
     return forward(context, request)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ottla.coordinator import EndMarker
 from ottla.errors import InvalidRequest, KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import gathered, mapped
 from ottla.server.transaction_markers import LocalMarkers
 from ottla.types import TopicPartition
@@ -26,11 +26,11 @@ from ottla.world import Promise
 API_KEY = 27
 
 
-def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Promise[WriteTxnMarkersResponse]:
+def handle(context: BrokerContext, request: WriteTxnMarkersRequest) -> Promise[WriteTxnMarkersResponse]:
     for one in request.markers:
         if one.producer_id < 0 or one.producer_epoch < 0 or one.transaction_version < 0:
             raise InvalidRequest("A marker needs a producer and a transaction version.")
-    tasks = context.broker.world.tasks
+    tasks = context.node.world.tasks
     markers = LocalMarkers(lambda: context.broker)
     sent = [
         markers.send(

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ottla.errors import InvalidRequest, KafkaError, UnknownTopicId, UnknownTopicOrPartition, UnsupportedVersion
 from ottla.replica.share import Acknowledgement, AcknowledgeType, Index
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import gathered, mapped, recovered
 from ottla.types import Uuid
 from ottla.world import Promise
@@ -24,7 +24,7 @@ class AcknowledgedBatch(Protocol):
     acknowledge_types: list[int]
 
 
-def check_share_request(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
+def check_share_request(context: BrokerContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
     """Group and member of a request that can be carried out."""
     check_enabled(context)
     if group_id is None:
@@ -34,14 +34,14 @@ def check_share_request(context: RequestContext, group_id: str | None, member_id
     return group_id, member_id
 
 
-def check_enabled(context: RequestContext) -> None:
+def check_enabled(context: BrokerContext) -> None:
     """Refuse where the cluster runs without share groups (`share.version` 0)."""
-    if context.broker.image.features.get(SHARE_VERSION, 0) < 1:
+    if context.node.image.features.get(SHARE_VERSION, 0) < 1:
         raise UnsupportedVersion
 
 
 def acknowledge(
-    context: RequestContext,
+    context: BrokerContext,
     group_id: str,
     member_id: str,
     said: Sequence[tuple[Uuid, int, Sequence[AcknowledgedBatch]]],
@@ -49,7 +49,7 @@ def acknowledge(
     is_renewal: bool,
 ) -> Promise[dict[Index, KafkaError | None]]:
     """Carry out what a member says; how each partition took it."""
-    tasks = context.broker.world.tasks
+    tasks = context.node.world.tasks
     indexes: list[Index] = []
     answers: list[Promise[KafkaError | None]] = []
     for topic_id, partition, batches in said:
@@ -60,7 +60,7 @@ def acknowledge(
 
 
 def _acknowledge(
-    context: RequestContext,
+    context: BrokerContext,
     group_id: str,
     member_id: str,
     index: Index,
@@ -68,12 +68,12 @@ def _acknowledge(
     *,
     is_renewal: bool,
 ) -> Promise[KafkaError | None]:
-    tasks = context.broker.world.tasks
+    tasks = context.node.world.tasks
     shares = context.broker.share.partitions
 
     def begin() -> Promise[KafkaError | None]:
         topic_id, partition = index
-        topic = context.broker.image.topics.by_id.get(topic_id)
+        topic = context.node.image.topics.by_id.get(topic_id)
         if topic is None:
             raise UnknownTopicId
         said = _checked(batches, has_renewal=context.version >= RENEW_VERSION, is_renewal=is_renewal)

@@ -15,32 +15,32 @@ from ottla.server.topic_creation import SHARE_TOPIC
 from ottla.world import Promise
 
 if TYPE_CHECKING:
-    from ottla.server.broker import Broker
+    from ottla.server.broker import BrokerServices
 
 
 class ShareService:
     """The share coordinator, the share partitions and the sessions of their members, put together."""
 
-    def __init__(self, broker: Broker) -> None:
-        world, replicas = broker.world, broker.replicas
+    def __init__(self, broker: BrokerServices) -> None:
+        world, replicas = broker.node.world, broker.replicas
         self.coordinator = ShareCoordinator(
             world,
-            broker.node_id,
-            lambda: broker.config,
+            broker.node.node_id,
+            lambda: broker.node.config,
             lambda index: PartitionLog.of(replicas, SHARE_TOPIC, index),
-            broker.image,
+            broker.node.image,
             prune=lambda index, offset: replicas.partition_by_name(SHARE_TOPIC, index).delete_records(offset),
         )
         persister = PatientPersister(self.coordinator, world.tasks, lambda: self._create_topic(broker))
-        self.partitions = SharePartitions(world, replicas, persister, lambda: broker.config)
+        self.partitions = SharePartitions(world, replicas, persister, lambda: broker.node.config)
         self.sessions = ShareSessions(
-            lambda: broker.config.group_share_max_share_sessions, self._on_leave, self.partitions.forget_group
+            lambda: broker.node.config.group_share_max_share_sessions, self._on_leave, self.partitions.forget_group
         )
         self.states = GroupStates(broker.groups, persister, world.tasks)
         replicas.watch(SHARE_TOPIC, self.coordinator)
 
-    def _create_topic(self, broker: Broker) -> None:
-        if SHARE_TOPIC not in broker.image.topics.by_name:
+    def _create_topic(self, broker: BrokerServices) -> None:
+        if SHARE_TOPIC not in broker.node.image.topics.by_name:
             broker.topic_creation.create([SHARE_TOPIC])
 
     def _on_leave(self, group_id: str, member_id: str, partitions: list[Index]) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from ottla.coordinator.share import ShareCoordinator, SharePartitionKey
 from ottla.errors import KafkaError
-from ottla.server.context import RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.promises import gathered, mapped, recovered
 from ottla.types import Uuid
 from ottla.world import Promise
@@ -25,7 +25,7 @@ class Asked(Protocol):
 
 
 def each_partition(
-    context: RequestContext,
+    context: BrokerContext,
     group_id: str,
     topics: Sequence[tuple[Uuid, Sequence[P]]],
     ask: Callable[[ShareCoordinator, SharePartitionKey, P], Promise[T]],
@@ -36,7 +36,7 @@ def each_partition(
 
     A request without a group, or with a topic that has no partitions, is answered with nothing at all.
     """
-    tasks = context.broker.world.tasks
+    tasks = context.node.world.tasks
     if not group_id or not all(partitions for _, partitions in topics):
         topics = []
     coordinator = context.broker.share.coordinator

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.config import BrokerConfig
 from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.errors import KafkaError
-from ottla.metadata import LATEST_METADATA_VERSION, METADATA_VERSION, Gauge, Image, ImageBuilder
+from ottla.metadata import LATEST_METADATA_VERSION, METADATA_VERSION, Image, ImageBuilder
 from ottla.replica import Partition, PartitionLog, ReplicaManager
-from ottla.server import Broker, Connection, LocalMarkers, RequestContext, take_producer_id
+from ottla.server import (
+    BrokerContext,
+    BrokerServices,
+    Connection,
+    Dispatcher,
+    LocalMarkers,
+    NodeContext,
+    RequestContext,
+    take_producer_id,
+)
 from ottla.server.fetch_session import FetchSessions
+from ottla.server.roles import BROKER
 from ottla.sim import VirtualNodeWorld, virtual_node_world
 from ottla.types import Uuid
-from ottla.wire import Message, decode, encode, request_class
+from ottla.wire import APIS, Message, decode, encode, request_class
 from ottla.wire.metadata import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -43,17 +53,22 @@ def directory_id(path: str) -> Uuid:
     return Uuid((path[::-1].encode() + 16 * b"\2")[:16])
 
 
-class Controller:
-    """Answers what a test has prepared, by the class of the request."""
+class Quorum:
+    """A quorum of this node alone."""
 
     leader_id = NODE_ID
+    kraft_version = 0
+
+
+class Controller:
+    """Answers what a test has prepared, by the class of the request."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
         self.answers: dict[type[Message], Callable[[Any], Message | KafkaError]] = {}
 
-    def gauges(self) -> Sequence[Gauge]:
-        return ()
+    def forward(self, context: RequestContext, request: Message) -> Awaitable[Message]:
+        return self.send(request, version=context.version)
 
     async def send(self, request: Message, *, version: int) -> Message:
         self.sent.append(request)
@@ -123,19 +138,19 @@ class TestNode:
             take_producer_id=lambda: take_producer_id(self.broker),
         )
         self.replicas.watch("__transaction_state", self.transactions)
-        self.broker = Broker(
-            config=self.config,
-            world=world,
-            node_id=NODE_ID,
-            cluster_id="cluster",
-            image=self.image,
+        self.context = NodeContext(
+            config=self.config, world=world, node_id=NODE_ID, cluster_id="cluster", image=self.image, quorum=Quorum()
+        )
+        self.broker = BrokerServices(
+            node=self.context,
             replicas=self.replicas,
             controller=self.controller,
             fetch_sessions=FetchSessions(world, self.config.max_incremental_fetch_session_cache_slots),
             groups=self.groups,
             transactions=self.transactions,
         )
-        self.connection = Connection("broker", LISTENER, Address("127.0.0.1", 4711))
+        self.dispatcher = Dispatcher(self.broker)
+        self.connection = Connection(self.dispatcher, LISTENER, Address("127.0.0.1", 4711))
         self.publish(
             FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST_METADATA_VERSION),
             RegisterBrokerRecord(
@@ -165,6 +180,7 @@ class TestNode:
         self.replicas.on_metadata(delta, self.image)
         self.groups.on_metadata(delta, self.image)
         self.transactions.on_metadata(delta, self.image)
+        self.context.on_metadata(delta, self.image)
         self.broker.on_metadata(delta, self.image)
 
     def create_topic(
@@ -221,10 +237,12 @@ class TestNode:
         api_key = request.schema.api_key
         assert api_key is not None, f"{request} is no request"
         cls = request_class(api_key)
-        module = importlib.import_module(cls.__module__.replace("ottla.wire.messages.", "ottla.server.handlers."))
+        name = BROKER.handler_module(APIS[api_key])
+        assert name is not None, f"{request} is not served"
+        module = importlib.import_module(name)
         read = decode(cls, version, memoryview(bytearray(encode(request, version))))
-        context = RequestContext(
-            api_key, version, 1, client_id, self.connection, self.broker, self.world.clock.now_ms()
+        context = BrokerContext(
+            version, 1, client_id, self.connection, self.context, self.broker, self.world.clock.now_ms()
         )
         try:
             answer = module.handle(context, read)

@@ -13,8 +13,18 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from ottla.errors import KafkaError
-from ottla.metadata import BrokerImage, Endpoint, Gauge, Image, PartitionImage, TopicImage, TopicsImage
-from ottla.server import Broker, Connection, RequestContext, SocketServer
+from ottla.metadata import BrokerImage, Endpoint, Image, PartitionImage, TopicImage, TopicsImage
+from ottla.server import (
+    BrokerContext,
+    BrokerServices,
+    Connection,
+    ControllerContext,
+    ControllerServices,
+    Dispatcher,
+    NodeContext,
+    RequestContext,
+    SocketServer,
+)
 from ottla.types import Uuid
 from ottla.wire import Message, decode, encode
 from ottla.wire.frames import read_response, write_request
@@ -28,17 +38,22 @@ T = TypeVar("T")
 
 @dataclass
 class FakeController:
-    """A controller that answers as the test says and remembers what it was asked."""
+    """A controller, and the way to it, that answers as the test says and remembers what it was asked."""
 
     answer: Callable[[Message, int], Message] | None = None
-    leader_id: int = 1
     asked: list[tuple[Message, int]] = field(default_factory=list)
+    forwarded: list[RequestContext] = field(default_factory=list)
+    """The contexts of the requests that were passed on for clients."""
 
     def send(self, request: Message, *, version: int) -> Awaitable[Message]:
         return self._send(request, version)
 
-    def gauges(self) -> list[Gauge]:
-        return []
+    def forward(self, context: RequestContext, request: Message) -> Awaitable[Message]:
+        self.forwarded.append(context)
+        return self._send(request, context.version)
+
+    def handle(self, request: Message, *, version: int) -> Awaitable[Message]:
+        return self._send(request, version)
 
     async def _send(self, request: Message, version: int) -> Message:
         self.asked.append((request, version))
@@ -70,7 +85,44 @@ def fake_config(**settings: Any) -> Any:
     return SimpleNamespace(**{**values, **settings})
 
 
-def make_broker(loop: asyncio.AbstractEventLoop, **parts: Any) -> Broker:
+@dataclass
+class FakeQuorum:
+    """A metadata quorum that is as the test says; raft answers with what it is given."""
+
+    leader_id: int = 1
+    kraft_version: int = 0
+    answer: Callable[[Message, int], Message] | None = None
+
+    def handle(self, request: Message, *, version: int) -> Message:
+        assert self.answer is not None, f"nobody expected {request!r}"
+        return self.answer(request, version)
+
+
+NODE_PARTS = ("config", "world", "node_id", "cluster_id", "image", "quorum")
+
+
+def make_broker(loop: asyncio.AbstractEventLoop, **parts: Any) -> BrokerServices:
+    """The services of a broker, and its `NodeContext`, with these parts in the place of those of a test."""
+    values: dict[str, Any] = {
+        "replicas": None,
+        "fetch_sessions": None,
+        "groups": None,
+        "transactions": None,
+        "controller": FakeController(),
+        **parts,
+    }
+    node = make_node_context(loop, **{name: values.pop(name) for name in NODE_PARTS if name in values})
+    return BrokerServices(node=node, **values)
+
+
+def make_controller(loop: asyncio.AbstractEventLoop, **parts: Any) -> ControllerServices:
+    """The services of a controller: `controller` decides, `quorum` is its raft."""
+    controller = parts.pop("controller", None) or FakeController()
+    node = make_node_context(loop, **parts)
+    return ControllerServices(node, controller, node.quorum)  # type: ignore[arg-type]  # a test's quorum has all
+
+
+def make_node_context(loop: asyncio.AbstractEventLoop, **parts: Any) -> NodeContext:
     world = NodeWorld(SystemClock(), SystemDisk(), random.Random(1), SystemTasks(loop), SystemNetwork(loop))
     values: dict[str, Any] = {
         "config": fake_config(),
@@ -78,13 +130,9 @@ def make_broker(loop: asyncio.AbstractEventLoop, **parts: Any) -> Broker:
         "node_id": 1,
         "cluster_id": "cluster-of-the-test",
         "image": Image("cluster-of-the-test", offset=7, features={"metadata.version": 30}),
-        "replicas": None,
-        "fetch_sessions": None,
-        "groups": None,
-        "transactions": None,
-        "controller": FakeController(),
+        "quorum": FakeQuorum(),
     }
-    return Broker(**{**values, **parts})
+    return NodeContext(**{**values, **parts})
 
 
 DIRECTORY = Uuid(bytes(8) + b"directry")
@@ -145,9 +193,16 @@ def ask(
     """What a handler answers, with request and response written and read in that version as the wire would."""
 
     async def main() -> Any:
-        broker = make_broker(asyncio.get_running_loop(), **parts)
-        connection = Connection(role, listener, Address("127.0.0.1", 40000))
-        context = RequestContext(handler.API_KEY, version, 1, "test", connection, broker, 0)
+        loop, peer = asyncio.get_running_loop(), Address("127.0.0.1", 40000)
+        context: RequestContext
+        if role == "controller":
+            controller = make_controller(loop, **parts)
+            connection = Connection(Dispatcher(controller), listener, peer)
+            context = ControllerContext(version, 1, "test", connection, controller.node, controller, 0)
+        else:
+            broker = make_broker(loop, **parts)
+            connection = Connection(Dispatcher(broker), listener, peer)
+            context = BrokerContext(version, 1, "test", connection, broker.node, broker, 0)
         sent = decode(type(request), version, encode(request, version))
         try:
             answer = handler.handle(context, sent)
@@ -233,7 +288,8 @@ def request_frame(request: Message, version: int, correlation_id: int = 1, clien
 
 @dataclass
 class Server:
-    broker: Broker
+    node: NodeContext
+    dispatcher: Dispatcher
     sockets: SocketServer
     port: int
     clients: list[Client] = field(default_factory=list)
@@ -249,10 +305,11 @@ def serve(test: Callable[[Server], Coroutine[Any, Any, T]], *, role: str = "brok
 
     async def main() -> T:
         loop = asyncio.get_running_loop()
-        broker = make_broker(loop, **parts)
-        sockets = SocketServer(broker)
-        listener = sockets.listen("PLAINTEXT", "127.0.0.1", 0, role=role)
-        server = Server(broker, sockets, listener.address.port)
+        services = make_controller(loop, **parts) if role == "controller" else make_broker(loop, **parts)
+        sockets = SocketServer(services.node)
+        dispatcher = Dispatcher(services)
+        listener = sockets.listen("PLAINTEXT", "127.0.0.1", 0, dispatcher)
+        server = Server(services.node, dispatcher, sockets, listener.address.port)
         try:
             return await test(server)
         finally:

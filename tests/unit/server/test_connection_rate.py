@@ -126,7 +126,7 @@ def test_connections_above_the_rate_wait_and_are_served_then(config: dict[str, A
         late = await server.client()
         assert (await late.ask(ApiVersionsRequest(), 0)).error_code == 0
         assert time.monotonic() - begun > 0.09, "the 21st is one too many, which makes for a tenth of a second"
-        assert server.broker.metrics.listener("PLAINTEXT").throttles.value > 50
+        assert server.node.metrics.listener("PLAINTEXT").throttles.value > 50
         # Without the limit nobody waits; the delay that has begun is waited for, as in Kafka.
         server.sockets.configure(fake_config())
         clients += [await server.client() for _ in range(5)]
@@ -139,7 +139,7 @@ def test_connections_above_the_rate_wait_and_are_served_then(config: dict[str, A
 def test_an_address_that_connects_too_often_is_held_and_then_closed() -> None:
     async def test(server: Server) -> None:
         quotas: dict[Any, Any] = {(("ip", "127.0.0.1"),): {"connection_creation_rate": 2.0}}
-        server.broker.image = replace(server.broker.image, quotas=quotas)
+        server.node.image = replace(server.node.image, quotas=quotas)
         clients = [await server.client() for _ in range(4)]
         for client in clients:
             assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
@@ -150,6 +150,6 @@ def test_an_address_that_connects_too_often_is_held_and_then_closed() -> None:
             assert await held.is_closed_by_server()
         assert 0.4 < time.monotonic() - begun < 4
         assert server.sockets.connection_count == 4
-        assert server.broker.metrics.listener("PLAINTEXT").ip_throttles.value > 400
+        assert server.node.metrics.listener("PLAINTEXT").ip_throttles.value > 400
 
     serve(test, config=fake_config(quota_window_num=3))

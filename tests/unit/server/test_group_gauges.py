@@ -8,7 +8,7 @@ from tests.unit.coordinator.group.doors import VirtualDoor
 
 
 def page(door: VirtualDoor) -> dict[str, float]:
-    lines = [line for line in door.node.broker.metrics.exposition().splitlines() if not line.startswith("#")]
+    lines = [line for line in door.node.context.metrics.exposition().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 

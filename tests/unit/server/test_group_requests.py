@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.errors import CoordinatorLoadInProgress, KafkaError, UnknownTopicId
-from ottla.server.context import Connection, RequestContext
+from ottla.server.context import BrokerContext
 from ottla.server.group_requests import caught, java_address
 from ottla.types import ZERO_UUID, Uuid
 from ottla.wire import APIS, Message
@@ -34,7 +34,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.world import Address, Promise
+from ottla.world import Promise
 from tests.unit.coordinator.group.doors import VirtualDoor
 from tests.unit.replica.node import topic_id
 
@@ -56,8 +56,8 @@ def test_an_error_that_is_not_for_the_group_goes_on_to_whoever_asked() -> None:
     """One that comes late, too: the answer was once never given."""
     door = VirtualDoor({"t": 1})
     tasks = door.node.world.tasks
-    connection = Connection("broker", "PLAINTEXT", Address("127.0.0.1", 4711))
-    context = RequestContext(16, 5, 1, "test", connection, door.node.broker, 0)
+    connection = door.node.connection
+    context = BrokerContext(5, 1, "test", connection, door.node.context, door.node.broker, 0)
 
     def again(error: KafkaError) -> str:
         raise error

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla.node import Node
-from ottla.server.handlers import SERVED
+from ottla.server.roles import ROLES
 from ottla.wire import APIS, Api, encode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.header import RequestHeader
@@ -35,7 +35,7 @@ def golden_frames(role: str, *, newest_only: bool) -> Iterator[tuple[Api, int, b
     lines = [line for line in golden_messages() if line["name"] in BY_NAME]
     for line in lines:
         api, version = BY_NAME[line["name"]], line["version"]
-        if api.name not in SERVED[role] or (newest_only and version != api.advertised.last):
+        if api.name not in ROLES[role].packages or (newest_only and version != api.advertised.last):
             continue
         count = seen[api.name, version] = seen.get((api.name, version), 0) + 1
         if newest_only and count > 1:

@@ -64,7 +64,7 @@ class Producer:
     def __init__(self, *, knows: bool = True) -> None:
         self.node = TestNode()
         self.knows = knows
-        self.dispatcher = Dispatcher(self.node.broker, "broker")
+        self.dispatcher = self.node.dispatcher
         self.port = Port(
             self.dispatcher,
             LISTENER,
@@ -207,7 +207,7 @@ def test_a_known_request_does_and_answers_what_the_handler_does(seed: int, monke
         assert list(our_log.segments.active.file().read_at(0, 1 << 20)) == list(
             their_log.segments.active.file().read_at(0, 1 << 20)
         )
-    ours_counted, theirs_counted = (one.node.broker.metrics.api("Produce", version) for one in (short, long))
+    ours_counted, theirs_counted = (one.node.context.metrics.api("Produce", version) for one in (short, long))
     assert ours_counted.requests == theirs_counted.requests
     assert ours_counted.response_bytes == theirs_counted.response_bytes
     assert ours_counted.sizes == theirs_counted.sizes

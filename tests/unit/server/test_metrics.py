@@ -62,7 +62,7 @@ def test_requests_errors_and_connections_are_counted_under_kafkas_names() -> Non
         for _ in range(3):
             await client.ask(ApiVersionsRequest(), 0)
         await client.ask(ApiVersionsRequest("", ""), 3)
-        page = server.broker.metrics.exposition()
+        page = server.node.metrics.exposition()
         assert 'kafka_network_requestmetrics_requests_total{request="ApiVersions",version="0"} 3\n' in page
         assert 'kafka_network_requestmetrics_errors_total{request="ApiVersions",error="INVALID_REQUEST"} 1\n' in page
         assert 'kafka_network_requestmetrics_totaltimems_count{request="ApiVersions"} 4\n' in page
@@ -126,7 +126,7 @@ async def scrape(port: int, request: bytes) -> tuple[str, bytes]:
 )
 def test_the_page_is_served_to_scrapers_and_nothing_else_is(request_line: str, status: str) -> None:
     async def test(server: Server) -> Any:
-        metrics = MetricsServer(server.broker.world, server.broker.metrics.exposition)
+        metrics = MetricsServer(server.node.world, server.node.metrics.exposition)
         port = metrics.listen("127.0.0.1", 0).address.port
         try:
             return await scrape(port, f"{request_line}\r\nHost: x\r\n\r\n".encode())
@@ -140,7 +140,7 @@ def test_the_page_is_served_to_scrapers_and_nothing_else_is(request_line: str, s
 
 def test_a_scraper_that_never_ends_its_request_is_answered_and_closed() -> None:
     async def test(server: Server) -> Any:
-        metrics = MetricsServer(server.broker.world, server.broker.metrics.exposition)
+        metrics = MetricsServer(server.node.world, server.node.metrics.exposition)
         port = metrics.listen("127.0.0.1", 0).address.port
         try:
             return await scrape(port, b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 8166)
@@ -153,7 +153,7 @@ def test_a_scraper_that_never_ends_its_request_is_answered_and_closed() -> None:
 def test_a_whole_node_tells_its_topics_logs_and_cluster_under_kafkas_names(tmp_path: Path) -> None:
     async def test(node: Node) -> bytes:
         await node.create_topics([("orders", 3)])
-        metrics = MetricsServer.of(node.broker)
+        metrics = MetricsServer.of(node.context, node.broker, node.collect_gauges)
         port = metrics.listen("127.0.0.1", 0).address.port
         try:
             return (await scrape(port, b"GET /metrics HTTP/1.1\r\n\r\n"))[1]

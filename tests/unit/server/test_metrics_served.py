@@ -110,8 +110,8 @@ def served_names(directory: Path) -> list[str]:
         fed = Fed(node)
         fed.feed(request_frame(ApiVersionsRequest("", ""), 3))
         assert fed.stream.sent_bytes > 0, ApiVersionsResponse
-        publish_gauges(node.broker)
-        return node.broker.metrics.names()
+        publish_gauges(node.context, node.broker, node.collect_gauges)
+        return node.context.metrics.names()
 
     return with_node(directory, test)
 
@@ -128,8 +128,8 @@ def test_every_metric_of_kafka_is_served_or_has_a_reason_not_to_be(tmp_path: Pat
 
 def test_no_value_is_told_twice(tmp_path: Path) -> None:
     async def test(node: Node) -> str:
-        publish_gauges(node.broker)
-        return node.broker.metrics.exposition()
+        publish_gauges(node.context, node.broker, node.collect_gauges)
+        return node.context.metrics.exposition()
 
     page = with_node(tmp_path, test)
     assert "kafka_controller_kafkacontroller_activecontrollercount 1\n" in page

@@ -64,7 +64,7 @@ def test_the_next_request_begins_when_the_one_before_is_answered() -> None:
             promises.append(loop.create_future())
             return promises[-1]
 
-        route(server.broker, "Heartbeat", 4, wait)
+        route(server, "Heartbeat", 4, wait)
         client = await server.client()
         for number in range(3):
             await client.send(HeartbeatRequest(f"group{number}"), 4, number)
@@ -90,7 +90,7 @@ def test_a_promise_that_is_kept_already_is_answered_as_a_response_is() -> None:
                 promise.set_result(HeartbeatResponse(error_code=7))
             return promise
 
-        route(server.broker, "Heartbeat", 4, answer)
+        route(server, "Heartbeat", 4, answer)
         client = await server.client()
         for number, group in enumerate(["answered", "refused", "answered"]):
             await client.send(HeartbeatRequest(group), 4, number)
@@ -117,8 +117,8 @@ def test_requests_that_may_overlap_begin_at_once_and_are_answered_in_order() -> 
             began.append(request.broker_id)
             return UnregisterBrokerResponse(error_code=60)
 
-        route(server.broker, "Heartbeat", 4, wait, may_overlap=True)
-        route(server.broker, "UnregisterBroker", 0, other)
+        route(server, "Heartbeat", 4, wait, may_overlap=True)
+        route(server, "UnregisterBroker", 0, other)
         client = await server.client()
         for number, group in enumerate(["a", "b", "at once", "c"]):
             await client.send(HeartbeatRequest(group), 4, number)
@@ -146,7 +146,7 @@ def test_only_so_many_overlapping_requests_wait_at_a_time() -> None:
             promises.append(loop.create_future())
             return promises[-1]
 
-        route(server.broker, "Heartbeat", 4, wait, may_overlap=True)
+        route(server, "Heartbeat", 4, wait, may_overlap=True)
         client = await server.client()
         count = OVERLAP_MAX + 10
         for number in range(count):
@@ -170,12 +170,12 @@ def test_a_coroutine_is_awaited_and_its_error_answered() -> None:
                 raise NotController("ask another")
             return UnregisterBrokerResponse()
 
-        route(server.broker, "UnregisterBroker", 0, later)
+        route(server, "UnregisterBroker", 0, later)
         client = await server.client()
         assert (await client.ask(UnregisterBrokerRequest(0), 0)).error_code == 0
         failed = await client.ask(UnregisterBrokerRequest(1), 0)
         assert (failed.error_code, failed.error_message) == (NotController.code, "ask another")
-        assert server.broker.metrics.api("UnregisterBroker", 0).errors == {"NOT_CONTROLLER": 1}
+        assert server.node.metrics.api("UnregisterBroker", 0).errors == {"NOT_CONTROLLER": 1}
 
     serve(test)
 
@@ -185,7 +185,7 @@ def test_an_unforeseen_error_is_told_as_such_and_logged_with_its_stack(caplog: p
         def broken(context: RequestContext, request: UnregisterBrokerRequest) -> Any:
             raise ZeroDivisionError("one over nothing")
 
-        route(server.broker, "UnregisterBroker", 0, broken)
+        route(server, "UnregisterBroker", 0, broken)
         client = await server.client()
         assert (await client.ask(UnregisterBrokerRequest(), 0)).error_code == UnknownServerError.code
         assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
@@ -202,7 +202,7 @@ def test_a_response_that_its_version_cannot_carry_is_an_unforeseen_error(caplog:
         def wrong(context: RequestContext, request: UnregisterBrokerRequest) -> Any:
             return UnregisterBrokerResponse(error_code=2**20)
 
-        route(server.broker, "UnregisterBroker", 0, wrong)
+        route(server, "UnregisterBroker", 0, wrong)
         client = await server.client()
         await client.send_raw(
             request_frame(ApiVersionsRequest(), 0, 7) + request_frame(UnregisterBrokerRequest(), 0, 8)
@@ -222,7 +222,7 @@ def test_a_request_that_wants_no_answer_gets_none_and_a_failed_one_ends_the_conn
                 raise CloseConnection("acks=0 and an error")
             return None if request.acks == 0 else ProduceResponse()
 
-        route(server.broker, "Produce", 9, produce, may_overlap=True)
+        route(server, "Produce", 9, produce, may_overlap=True)
         client = await server.client()
         await client.send(ProduceRequest(acks=0), 9, 1)
         await client.send(ProduceRequest(acks=1), 9, 2)
@@ -268,13 +268,13 @@ def test_what_cannot_be_read_ends_the_connection_with_one_line(frame: bytes, cap
 def test_what_waits_before_a_bad_request_is_answered_before_the_connection_ends(bad: bytes) -> None:
     async def test(server: Server) -> None:
         promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        route(server.broker, "Heartbeat", 4, lambda context, request: promise, may_overlap=True)
+        route(server, "Heartbeat", 4, lambda context, request: promise, may_overlap=True)
         client = await server.client()
         behind = request_frame(HeartbeatRequest(), 4, 2)
         await client.send_raw(request_frame(HeartbeatRequest(), 4, 1) + bad + behind)
         await asyncio.sleep(0.02)
         assert server.sockets.connection_count == 1
-        assert server.broker.metrics.api("Heartbeat", 4).requests == 1
+        assert server.node.metrics.api("Heartbeat", 4).requests == 1
         promise.set_result(HeartbeatResponse(error_code=9))
         assert (await client.receive(HeartbeatRequest(), 4, 1)).error_code == 9
         assert await client.is_closed_by_server()
@@ -330,7 +330,7 @@ def test_a_client_that_does_not_read_is_not_served_on_and_costs_bounded_memory()
             answered += 1
             return _large_response(size)
 
-        route(server.broker, "UnregisterBroker", 0, large)
+        route(server, "UnregisterBroker", 0, large)
         client = await server.client()
         count = 300
         frames = b"".join(bytes(request_frame(UnregisterBrokerRequest(), 0, number)) for number in range(count))
@@ -368,10 +368,10 @@ def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
             context.connection.when_closed(lambda: told.append("closed"))
             return promise
 
-        route(server.broker, "Heartbeat", 4, wait)
+        route(server, "Heartbeat", 4, wait)
         client = await server.client()
         await client.send(HeartbeatRequest(), 4)
-        await until(lambda: server.broker.metrics.api("Heartbeat", 4).requests == 1)
+        await until(lambda: server.node.metrics.api("Heartbeat", 4).requests == 1)
         client.close()
         await until(lambda: server.sockets.connection_count == 0)
         assert told == ["closed"]
@@ -386,7 +386,7 @@ def test_what_is_sent_behind_a_waiting_request_is_held_once_and_then_the_network
     async def test(server: Server) -> None:
         loop = asyncio.get_running_loop()
         promise: asyncio.Future[Any] = loop.create_future()
-        route(server.broker, "Heartbeat", 4, lambda context, request: promise)
+        route(server, "Heartbeat", 4, lambda context, request: promise)
         client = await server.client()
         await client.send(HeartbeatRequest(), 4)
         flood = asyncio.create_task(client.send_raw(FLOOD * FLOOD_COUNT))
@@ -396,7 +396,7 @@ def test_what_is_sent_behind_a_waiting_request_is_held_once_and_then_the_network
         promise.set_result(HeartbeatResponse())
         reader = asyncio.create_task(_drain(client))
         await flood
-        await until(lambda: server.broker.metrics.api("Metadata", 1).requests == FLOOD_COUNT)
+        await until(lambda: server.node.metrics.api("Metadata", 1).requests == FLOOD_COUNT)
         reader.cancel()
 
     serve(test)
@@ -445,7 +445,7 @@ def test_records_leave_from_their_files_between_other_responses(may_wait: bool, 
             await asyncio.sleep(0)
             return response
 
-        route(server.broker, "Fetch", 12, fetch)
+        route(server, "Fetch", 12, fetch)
         client = await server.client()
         small, wanted = ApiVersionsRequest(), [1, 3, 5, 8, 2]
         frames = b""
@@ -480,8 +480,8 @@ def test_a_produce_frame_is_lent_to_be_changed_in_place_and_any_other_may_be_kep
             kept.append(request.metrics)
             return PushTelemetryResponse()
 
-        route(server.broker, "Produce", 9, produce)
-        route(server.broker, "PushTelemetry", 0, push)
+        route(server, "Produce", 9, produce)
+        route(server, "PushTelemetry", 0, push)
         client, other = await server.client(), await server.client()
         sent = [bytes([number]) * size for number in range(1, 5)]
         for data in sent:

@@ -35,7 +35,7 @@ def test_an_address_that_has_its_connections_is_refused_until_one_closes(caplog:
             while server.sockets.connection_count > 1:
                 await asyncio.sleep(0.001)
         assert await is_served(await server.client())
-        assert server.broker.metrics.listener("PLAINTEXT").refused == 1
+        assert server.node.metrics.listener("PLAINTEXT").refused == 1
 
     with caplog.at_level(logging.WARNING):
         serve(test, config=fake_config(max_connections_per_ip=2))
@@ -73,7 +73,7 @@ def test_a_held_listener_lets_connections_wait_without_a_complaint(caplog: pytes
     """A fenced broker knows of no brokers: librdkafka believed that and asked nobody ever again."""
 
     async def test(server: Server) -> None:
-        listener = server.sockets.listen("HELD", "127.0.0.1", 0, is_held=True)
+        listener = server.sockets.listen("HELD", "127.0.0.1", 0, server.dispatcher, is_held=True)
         reader, writer = await asyncio.open_connection(listener.address.host, listener.address.port)
         writer.write(request_frame(ApiVersionsRequest(), 0))
         with pytest.raises(TimeoutError):
@@ -131,7 +131,7 @@ def test_a_connection_that_is_idle_for_too_long_is_closed_and_one_that_waits_is_
         def wait(context: RequestContext, request: HeartbeatRequest) -> Any:
             return promise
 
-        route(server.broker, "Heartbeat", 4, wait)
+        route(server, "Heartbeat", 4, wait)
         idle, busy, waiting = [await server.client() for _ in range(3)]
         await waiting.send(HeartbeatRequest(), 4)
         closing = asyncio.create_task(idle.is_closed_by_server())
@@ -141,7 +141,7 @@ def test_a_connection_that_is_idle_for_too_long_is_closed_and_one_that_waits_is_
                 await asyncio.sleep(0.01)
         promise.set_result(HeartbeatResponse())
         assert (await waiting.receive(HeartbeatRequest(), 4)).error_code == 0
-        assert server.broker.metrics.listener("PLAINTEXT").expired == 1
+        assert server.node.metrics.listener("PLAINTEXT").expired == 1
 
     serve(test, config=fake_config(connections_max_idle_ms=150))
 
@@ -151,7 +151,7 @@ def test_a_client_that_never_takes_its_responses_is_closed_as_idle() -> None:
         def large(context: RequestContext, request: UnregisterBrokerRequest) -> Any:
             return UnregisterBrokerResponse(error_message="m" * 30_000)
 
-        route(server.broker, "UnregisterBroker", 0, large)
+        route(server, "UnregisterBroker", 0, large)
         client = await server.client()
         client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await client.send_raw(bytes(request_frame(UnregisterBrokerRequest(), 0)) * 1000)

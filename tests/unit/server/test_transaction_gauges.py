@@ -11,7 +11,7 @@ def test_markers_that_wait_and_verifications_that_fail_are_told() -> None:
     publish_transaction_gauges(play.node.broker)
 
     def shown(name: str) -> float:
-        page = play.node.broker.metrics.exposition().splitlines()
+        page = play.node.context.metrics.exposition().splitlines()
         return next(float(line.rpartition(" ")[2]) for line in page if line.startswith(name))
 
     waiting = "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize"

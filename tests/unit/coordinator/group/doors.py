@@ -9,8 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ottla.server.context import Connection, RequestContext
-from ottla.server.dispatch import Dispatcher
+from ottla.server.context import BrokerContext, Connection
 from ottla.wire import Message, decode, encode, request_class, response_class
 from ottla.world import Address
 from tests.support.raw import RawClient
@@ -54,7 +53,7 @@ class VirtualDoor:
         for name, partitions in topics.items():
             self.node.create_topic(name, partitions)
         self.node.create_topic("__consumer_offsets", 1, replicas=replicas)
-        self._dispatcher = Dispatcher(self.node.broker, "broker")
+        self._dispatcher = self.node.dispatcher
         self._pending: list[tuple[str, Any, Message, Any]] = []
 
     def begin(self, who: str, request: Message, version: int) -> None:
@@ -63,9 +62,9 @@ class VirtualDoor:
         read = decode(request_class(api_key), version, memoryview(encode(request, version)))
         route = self._dispatcher.route(api_key << 16 | version)
         assert route is not None, f"{request} is not served"
-        connection = Connection("broker", LISTENER, Address("127.0.0.1", 4711))
+        connection = Connection(self._dispatcher, LISTENER, Address("127.0.0.1", 4711))
         now_ms = self.node.world.clock.now_ms()
-        context = RequestContext(api_key, version, 1, who, connection, self.node.broker, now_ms)
+        context = BrokerContext(version, 1, who, connection, self.node.context, self.node.broker, now_ms)
         try:
             answer: Any = route.handle(context, read)
         except Exception as error:  # noqa: BLE001  as the session does it

@@ -13,7 +13,7 @@ from ottla.coordinator.transaction import Transaction
 from ottla.errors import KafkaError
 from ottla.machine import Result
 from ottla.metadata import TRANSACTION_VERSION
-from ottla.server import Dispatcher, take_producer_id
+from ottla.server import take_producer_id
 from ottla.server.producer_ids import when_there_are_ids
 from ottla.storage import Isolation, Log
 from ottla.types import Buffer, TopicPartition
@@ -38,7 +38,7 @@ class Play(TransactionScript):
         self.node.create_topic("__consumer_offsets", 1, cleanup_policy="compact")
         self.node.create_topic("t", 3, replicas=(1, 2), isr=(1, 2), min_insync_replicas=2)
         self.node.create_topic("u", 100)
-        self._dispatcher = Dispatcher(self.node.broker, "broker")
+        self._dispatcher = self.node.dispatcher
         self.leader_epoch = 0
         self.started_ms = self.now_ms
         block = when_there_are_ids(self.node.broker)

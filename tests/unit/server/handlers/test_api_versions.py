@@ -1,14 +1,14 @@
-"""`ottla/server/handlers/api_versions.py`, asked over real sockets."""
+"""`ottla/server/shared_handlers/api_versions.py`, asked over real sockets."""
 
 from __future__ import annotations
 
 import pytest
 
 from ottla.errors import InvalidRequest, UnsupportedVersion
-from ottla.server.handlers import SERVED, UNADVERTISED
+from ottla.server.roles import BROKER
 from ottla.wire import APIS
 from ottla.wire.messages.api_versions import ApiVersionsRequest
-from tests.unit.server.nodes import Server, serve
+from tests.unit.server.nodes import FakeQuorum, Server, serve
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -19,7 +19,8 @@ def test_every_version_tells_the_apis_that_are_served_and_their_ranges(version: 
         response = await client.ask(request, version)
         assert response.error_code == 0
         told = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
-        assert told == {api.key: api.advertised for api in APIS.values() if api.name in SERVED["broker"] - UNADVERTISED}
+        names = set(BROKER.packages) - BROKER.unadvertised
+        assert told == {api.key: api.advertised for api in APIS.values() if api.name in names}
         assert told[18] == (0, 4)
 
     serve(ask)
@@ -28,7 +29,7 @@ def test_every_version_tells_the_apis_that_are_served_and_their_ranges(version: 
 def test_features_are_told_with_their_epoch_and_a_lowest_level_of_zero_only_from_version_4() -> None:
     async def ask(server: Server) -> None:
         client = await server.client()
-        all_features = server.broker.supported_features
+        all_features = server.node.supported_features
         from_level_1 = {name: levels for name, levels in all_features.items() if levels[0] > 0}
         assert set(from_level_1) == {"metadata.version"}
         for version, expected in ((3, from_level_1), (4, all_features)):
@@ -40,7 +41,7 @@ def test_features_are_told_with_their_epoch_and_a_lowest_level_of_zero_only_from
             ]
             assert response.finalized_features_epoch == 7
 
-    serve(ask, kraft_version=1)
+    serve(ask, quorum=FakeQuorum(kraft_version=1))
 
 
 def test_a_version_from_the_future_is_answered_in_version_0_with_the_versions_that_are_served() -> None:

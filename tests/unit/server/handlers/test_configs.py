@@ -16,7 +16,8 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.metadata import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from ottla.server.handlers import alter_configs, describe_configs, incremental_alter_configs
+from ottla.server.handlers import alter_configs, incremental_alter_configs
+from ottla.server.shared_handlers import describe_configs
 from ottla.wire import Message
 from ottla.wire.messages import alter_configs as legacy
 from ottla.wire.messages import incremental_alter_configs as incremental

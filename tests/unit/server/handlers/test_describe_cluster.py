@@ -1,4 +1,4 @@
-"""`ottla/server/handlers/describe_cluster.py`."""
+"""`describe_cluster.py` of `ottla/server/handlers` and of `controller_handlers`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import pytest
 
 from ottla.errors import InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType
 from ottla.metadata import ControllerImage, Endpoint
+from ottla.server.controller_handlers import describe_cluster as at_controller
 from ottla.server.handlers import describe_cluster
 from ottla.types import Uuid
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
-from tests.unit.server.nodes import FakeController, ask, broker_image, image_of
+from tests.unit.server.nodes import FakeQuorum, ask, broker_image, image_of
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -37,25 +38,26 @@ def test_fenced_brokers_are_told_on_request() -> None:
     ],
 )
 def test_nodes_of_another_kind_are_refused(role: str, asked: int, error: int) -> None:
-    response = ask(describe_cluster, DescribeClusterRequest(endpoint_type=asked), 1, image=image_of(), role=role)
+    handler = at_controller if role == "controller" else describe_cluster
+    response = ask(handler, DescribeClusterRequest(endpoint_type=asked), 1, image=image_of(), role=role)
     assert (response.error_code, response.brokers) == (error, [])
 
 
 def test_version_0_on_a_controllers_listener_is_an_invalid_request() -> None:
-    response = ask(describe_cluster, DescribeClusterRequest(), 0, image=image_of(), role="controller")
+    response = ask(at_controller, DescribeClusterRequest(), 0, image=image_of(), role="controller")
     assert response.error_code == InvalidRequest.code
 
 
 def test_controllers_are_told_on_their_own_listener() -> None:
     controller = ControllerImage(3, Uuid(16), {"CONTROLLER": Endpoint("CONTROLLER", "host3", 9093, 0)})
     response = ask(
-        describe_cluster,
+        at_controller,
         DescribeClusterRequest(endpoint_type=2),
         2,
         image=image_of(controllers={3: controller}),
         role="controller",
         listener="CONTROLLER",
-        controller=FakeController(leader_id=3),
+        quorum=FakeQuorum(leader_id=3),
     )
     assert [(node.broker_id, node.host, node.port) for node in response.brokers] == [(3, "host3", 9093)]
     assert (response.controller_id, response.endpoint_type) == (3, 2)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.errors import NotController
+from ottla.server.controller_handlers import QUORUM
+from ottla.server.roles import ROLES
 from ottla.types import Uuid
 from ottla.wire import APIS, Message, message_class
 from ottla.wire.messages.alter_partition_reassignments import (
@@ -23,16 +25,10 @@ from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.unit.server.nodes import FakeController, ask
+from tests.unit.server.nodes import FakeController, FakeQuorum, ask
 
 FORWARDED = [
-    "AllocateProducerIds",
-    "AlterPartition",
     "AlterPartitionReassignments",
-    "AssignReplicasToDirs",
-    "BrokerHeartbeat",
-    "BrokerRegistration",
-    "ControllerRegistration",
     "CreatePartitions",
     "CreateTopics",
     "DeleteTopics",
@@ -42,18 +38,61 @@ FORWARDED = [
     "UnregisterBroker",
     "UpdateFeatures",
 ]
+DECIDED = [
+    *FORWARDED,
+    "AllocateProducerIds",
+    "AlterConfigs",
+    "AlterPartition",
+    "AssignReplicasToDirs",
+    "BrokerHeartbeat",
+    "BrokerRegistration",
+    "ControllerRegistration",
+    "IncrementalAlterConfigs",
+]
 BY_NAME = {api.name: api for api in APIS.values()}
 
 
-def handler_of(name: str) -> Any:
-    module = BY_NAME[name].module.replace("ottla.wire.messages.", "ottla.server.handlers.")
+def handler_of(name: str, role: str = "broker") -> Any:
+    module = ROLES[role].handler_module(BY_NAME[name])
+    assert module is not None, f"a {role} does not serve {name}"
     return importlib.import_module(module)
 
 
-@pytest.mark.parametrize(
-    ("name", "version"),
-    [(name, version) for name in FORWARDED for version in range(8) if BY_NAME[name].versions.includes(version)],
-)
+def versions_of(names: list[str]) -> list[tuple[str, int]]:
+    return [(name, version) for name in names for version in range(8) if BY_NAME[name].versions.includes(version)]
+
+
+@pytest.mark.parametrize(("name", "version"), versions_of(DECIDED))
+def test_a_controller_decides_in_the_version_of_the_request(name: str, version: int) -> None:
+    answer = message_class(f"{name}Response")()
+    controller = FakeController(answer=lambda request, version: answer)
+    request = message_class(f"{name}Request")()
+    handler = handler_of(name, "controller")
+    assert ask(handler, request, version, controller=controller, role="controller") == answer
+    ((sent, sent_version),) = controller.asked
+    assert (type(sent), sent_version) == (type(request), version)
+
+
+@pytest.mark.parametrize("name", sorted(QUORUM))
+def test_raft_answers_the_requests_of_the_quorums_members(name: str) -> None:
+    api = BY_NAME[name]
+    module = importlib.import_module(api.module.replace("ottla.wire.messages", "ottla.server.controller_handlers"))
+    answer = message_class(f"{name}Response")()
+    asked: list[tuple[type[Message], int]] = []
+
+    def handle(request: Message, version: int) -> Message:
+        asked.append((type(request), version))
+        return answer
+
+    version = api.versions.last
+    response = ask(
+        module, message_class(f"{name}Request")(), version, quorum=FakeQuorum(answer=handle), role="controller"
+    )
+    assert response == answer
+    assert asked == [(message_class(f"{name}Request"), version)]
+
+
+@pytest.mark.parametrize(("name", "version"), versions_of(FORWARDED))
 def test_the_controller_is_asked_in_the_clients_version_and_its_answer_passed_on(name: str, version: int) -> None:
     answer = message_class(f"{name}Response")()
     controller = FakeController(answer=lambda request, version: answer)

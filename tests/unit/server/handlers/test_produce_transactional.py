@@ -11,7 +11,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.records import batches
-from ottla.server import RequestContext
+from ottla.server import BrokerContext
 from ottla.server.handlers import produce
 from ottla.types import TopicPartition
 from ottla.wire import decode, encode
@@ -27,7 +27,9 @@ def begin(play: Play, request: ProduceRequest, version: int = VERSION) -> Any:
     frame = bytearray(encode(request, version))
     read = decode(ProduceRequest, version, memoryview(frame))
     node = play.node
-    answer = produce.handle(RequestContext(0, version, 1, "test", node.connection, node.broker, play.now_ms), read)
+    answer = produce.handle(
+        BrokerContext(version, 1, "test", node.connection, node.context, node.broker, play.now_ms), read
+    )
     frame[:] = bytes(len(frame))
     return answer
 

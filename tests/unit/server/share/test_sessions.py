@@ -9,6 +9,7 @@ from ottla.server.context import Connection
 from ottla.server.share import ShareContext, ShareSessions
 from ottla.types import Uuid
 from ottla.world import Address
+from tests.unit.replica.node import TestNode
 
 A, B = (Uuid(bytes(16)), 0), (Uuid(bytes(16)), 1)
 
@@ -19,6 +20,7 @@ class Play:
     def __init__(self, slots_max: int = 10) -> None:
         self.left: list[tuple[str, str, int]] = []
         self.gone: list[str] = []
+        self.dispatcher = TestNode().dispatcher
         self.sessions = ShareSessions(
             lambda: slots_max,
             lambda group, member, some: self.left.append((group, member, len(some))),
@@ -26,7 +28,7 @@ class Play:
         )
 
     def connect(self) -> Connection:
-        return Connection("broker", "PLAINTEXT", Address("127.0.0.1", 4711))
+        return Connection(self.dispatcher, "PLAINTEXT", Address("127.0.0.1", 4711))
 
     def open(
         self, member: str, epoch: int, wanted: tuple[tuple[Uuid, int], ...] = (), connection: Connection | None = None

@@ -30,19 +30,19 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             raise InvalidRequest("The client's software name or version is not valid.")
         context.connection.software_name = request.client_software_name
         context.connection.software_version = request.client_software_version
-    broker = context.broker
-    image = broker.image
+    node = context.node
+    image = node.image
     return ApiVersionsResponse(
-        api_keys=broker.dispatchers[context.connection.role].advertised,
+        api_keys=context.connection.dispatcher.advertised,
         supported_features=[
             SupportedFeatureKey(name, first, last)
-            for name, (first, last) in broker.supported_features.items()
+            for name, (first, last) in node.supported_features.items()
             if first > 0 or context.version >= ZERO_LEVEL_VERSION
         ],
         finalized_features_epoch=image.features_epoch,
         finalized_features=[
             FinalizedFeatureKey(name, level, level)
-            for name, level in {**image.features, KRAFT_VERSION: broker.kraft_version}.items()
+            for name, level in {**image.features, KRAFT_VERSION: node.quorum.kraft_version}.items()
             if level > 0
         ],
     )

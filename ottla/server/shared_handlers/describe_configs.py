@@ -73,28 +73,28 @@ def _describe(
 
 
 def _entries(context: RequestContext, kind: int, name: str) -> list[ConfigEntry]:
-    broker = context.broker
-    image = broker.image
+    node = context.node
+    image = node.image
     if kind == TOPIC:
         check_topic_name(name)
         if name not in image.topics.by_name:
             raise UnknownTopicOrPartition
-        return describe_topic(image.config_of(TOPIC, name), broker.dynamic_config)
+        return describe_topic(image.config_of(TOPIC, name), node.dynamic_config)
     if kind == BROKER:
         if not name:
-            return describe_broker_defaults(broker.dynamic_config)
-        _check_broker(name, broker.node_id, "or empty string, ")
-        return describe_broker(broker.dynamic_config)
+            return describe_broker_defaults(node.dynamic_config)
+        _check_broker(name, node.node_id, "or empty string, ")
+        return describe_broker(node.dynamic_config)
     if kind == BROKER_LOGGER:
         if not name:
             raise InvalidRequest("Broker id must not be empty")
-        _check_broker(name, broker.node_id, "")
+        _check_broker(name, node.node_id, "")
         return [_logger_entry(logger, level) for logger, level in levels().items()]
     if not name:
         what = "Group" if kind == GROUP else "Client metrics subscription"
         raise InvalidRequest(f"{what} name must not be empty")
     if kind == GROUP:
-        return describe_group(image.config_of(GROUP, name), broker.dynamic_config)
+        return describe_group(image.config_of(GROUP, name), node.dynamic_config)
     return describe_client_metrics(image.config_of(CLIENT_METRICS, name))
 
 

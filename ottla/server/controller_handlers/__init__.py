@@ -1,0 +1,33 @@
+"""The APIs of a controller's listeners, as `handlers` has those of a broker's; `ControllerContext` is what they get.
+
+Requests of the quorum's members (`QUORUM`) go to raft, the others to the controller of this node, which decides while
+it is the active one.
+"""
+
+from __future__ import annotations
+
+QUORUM = frozenset(["BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot", "Vote"])
+"""What raft answers. Served, and advertised, once `RaftNode.handle` is there: then `SERVED` takes them in."""
+
+SERVED = frozenset(
+    [
+        "AllocateProducerIds",
+        "AlterConfigs",
+        "AlterPartition",
+        "AlterPartitionReassignments",
+        "AssignReplicasToDirs",
+        "BrokerHeartbeat",
+        "BrokerRegistration",
+        "ControllerRegistration",
+        "CreatePartitions",
+        "CreateTopics",
+        "DeleteTopics",
+        "DescribeCluster",
+        "DescribeQuorum",
+        "ElectLeaders",
+        "IncrementalAlterConfigs",
+        "ListPartitionReassignments",
+        "UnregisterBroker",
+        "UpdateFeatures",
+    ]
+)

@@ -1,0 +1,36 @@
+"""`ControllerServices`: what the handlers of a controller's listeners work with, gathered by the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.server.node_context import NodeContext, QuorumView
+from ottla.wire import Message
+from ottla.world import Promise
+
+
+class Decider(Protocol):
+    """The controller of this node: decides while it leads the quorum, and raises `NotController` while it does not."""
+
+    def handle(self, request: Message, *, version: int) -> Awaitable[Message]:
+        """The answer to a request that changes or describes metadata, in the form of `version`."""
+        ...
+
+
+class QuorumMember(QuorumView, Protocol):
+    """This node's part in the metadata quorum."""
+
+    def handle(self, request: Message, *, version: int) -> Message | Promise[Message]:
+        """The answer to a request of another member: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot."""
+        ...
+
+
+@dataclass(slots=True)
+class ControllerServices:
+    """The services of the controller role. What it shares with the broker role is in `node`."""
+
+    node: NodeContext
+    controller: Decider
+    raft: QuorumMember

@@ -1,0 +1,50 @@
+"""`Principal`: who asks, and how a broker tells a controller on whose behalf it asks (KIP-590).
+
+The bytes are those of Kafka's default principal builder: a version, then `DefaultPrincipalData`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from ottla.errors import PrincipalDeserializationFailure
+from ottla.wire import DecodeError, decode, encode_into
+from ottla.wire.data.principal import DefaultPrincipalData
+
+_VERSION = struct.Struct(">h")
+VERSION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A kind (`User`) and a name. Whether a delegation token vouched for it does not make it another one."""
+
+    type: str
+    name: str
+    is_token_authenticated: bool = field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+    def to_bytes(self) -> bytes:
+        """As it stands in an Envelope."""
+        out = bytearray(_VERSION.pack(VERSION))
+        encode_into(DefaultPrincipalData(self.type, self.name, self.is_token_authenticated), VERSION, out)
+        return bytes(out)
+
+    @staticmethod
+    def from_bytes(data: bytes | None) -> Principal:
+        """The principal of an Envelope; `PrincipalDeserializationFailure` when the bytes do not hold one."""
+        try:
+            (version,) = _VERSION.unpack_from(data or b"")
+            if version != VERSION:
+                raise PrincipalDeserializationFailure(f"Invalid principal data version {version}")
+            read = decode(DefaultPrincipalData, version, (data or b"")[_VERSION.size :])
+        except (DecodeError, struct.error) as error:
+            raise PrincipalDeserializationFailure("Failed to deserialize client principal from envelope") from error
+        return Principal(read.type, read.name, read.token_authenticated)
+
+
+ANONYMOUS = Principal("User", "ANONYMOUS")
+"""The principal of a connection that need not say who it is."""
