@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ottla.config import BrokerConfig, ListenerSpec, start_warnings, unserved_security
 from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
-from ottla.errors import TopicAlreadyExists, error_class
+from ottla.errors import NetworkException, TopicAlreadyExists, error_class
 from ottla.metadata import (
     SUPPORTED_FEATURES,
     Controller,
@@ -26,7 +26,7 @@ from ottla.metadata import (
     random_uuid,
 )
 from ottla.node.assignments import Assignments
-from ottla.node.controller_link import LocalController
+from ottla.node.controller_channel import FORWARDING_RETRY_MS, ControllerChannel, Link
 from ottla.node.directories import CannotStart, check_directories, epoch_of_clean_shutdown, format_new
 from ottla.node.lifecycle import BrokerLifecycle
 from ottla.node.raft_gauges import raft_gauges
@@ -37,6 +37,7 @@ from ottla.server import (
     GROUP_TOPIC,
     TRANSACTION_TOPIC,
     BrokerServices,
+    ControllerLink,
     ControllerServices,
     Dispatcher,
     FetchSessions,
@@ -152,7 +153,7 @@ class Node:
         )
         services = ControllerServices(self.context, self.controller, self.raft)  # type: ignore[arg-type]  # no `handle` yet
         self._dispatchers["controller"] = Dispatcher(services)
-        link = LocalController(self.controller, self._dispatchers["controller"])
+        link = self._channel("forwarding")
         groups = GroupCoordinator(
             world,
             config.node_id,
@@ -241,6 +242,25 @@ class Node:
             on_failure=self._on_raft_failure,
         )
 
+    def _channel(self, name: str, *, retry_ms: int = FORWARDING_RETRY_MS) -> ControllerChannel:
+        """A way to the active controller with connections of its own."""
+        config = self.config
+        channel = ControllerChannel(
+            self.world,
+            self.raft,
+            name=name,
+            node_id=config.node_id,
+            listener_name=config.controller_listener_names[0],
+            connect=self._connect,
+            local=self._dispatchers.get("controller"),
+            retry_ms=retry_ms,
+        )
+        self._closing.append(channel.close)
+        return channel
+
+    def _connect(self, node_id: int, address: Address) -> Link:
+        raise NetworkException(f"Node {node_id} at {address} cannot be reached: Ottla has quorums of one node only")
+
     def _on_raft_failure(self, error: BaseException) -> None:
         log.critical("[Node %d] The metadata log has failed, and nothing can be changed any more: %s",
                      self.config.node_id, error)  # fmt: skip
@@ -282,7 +302,7 @@ class Node:
         if self._metrics is not None:
             self._metrics.close()
 
-    async def _register_controller(self, link: LocalController, endpoints: Sequence[Endpoint]) -> None:
+    async def _register_controller(self, link: ControllerLink, endpoints: Sequence[Endpoint]) -> None:
         """Tell the cluster where this controller is and what it can run with."""
         await link.send(
             ControllerRegistrationRequest(

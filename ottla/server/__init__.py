@@ -1,8 +1,12 @@
 """The server: sessions, dispatch and one handler a file. See README.md beside this file.
 
-The front door is light: handlers are imported when the first request of their API arrives.
+The front door is light: handlers are imported when the first request of their API arrives, and envelopes where there
+are other nodes.
 """
 
+from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 from ottla.server.broker import BrokerServices, ControllerLink
 from ottla.server.connection_rate import CREATION_RATE
 from ottla.server.context import BrokerContext, CloseConnection, Connection, ControllerContext, RequestContext
@@ -18,6 +22,11 @@ from ottla.server.session import Session
 from ottla.server.sockets import SocketServer
 from ottla.server.topic_creation import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.server.transaction_markers import LocalMarkers
+
+if TYPE_CHECKING:
+    from ottla.server.envelope import has_error, unwrap_answer, wrap_request
+
+_LAZY = dict.fromkeys(["has_error", "unwrap_answer", "wrap_request"], "ottla.server.envelope")
 
 __all__ = [
     "ANONYMOUS",
@@ -46,5 +55,11 @@ __all__ = [
     "Session",
     "SocketServer",
     "TRANSACTION_TOPIC",
+    "has_error",
     "take_producer_id",
+    "unwrap_answer",
+    "wrap_request",
 ]
+
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _LAZY)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.errors import KafkaError, UnknownServerError, UnsupportedVersion
 from ottla.server.broker import BrokerServices
-from ottla.server.context import Connection, RequestContext
 from ottla.server.controller_services import ControllerServices
 from ottla.server.metrics import ApiMetrics
 from ottla.server.roles import BROKER, CONTROLLER, Role
@@ -122,26 +121,13 @@ class Dispatcher:
             route.known = KnownProduce(self.services.replicas, version, route.response_head)
         return route
 
-    def call(self, context: RequestContext, connection: Connection, request: Message) -> Answer:
-        """Handle a request that came to another listener and belongs here: forwarded by a broker (KIP-590).
-
-        `connection` tells whose request it is. What the handler raises is the caller's to answer.
-        """
-        assert request.schema.api_key is not None, f"{request.schema.name} is no request"
-        key = request.schema.api_key << 16 | context.version
+    def find(self, api_key: int, version: int) -> Route:
+        """The route of a request that came another way than over a connection; `UnsupportedVersion` where none is."""
+        key = api_key << 16 | version
         route = self.routes.get(key) or self.route(key)
         if route is None:
-            raise UnsupportedVersion(f"{request.schema.name} v{context.version} is not served by a {self.role.name}")
-        own = self.role.context(
-            context.version,
-            context.correlation_id,
-            context.client_id,
-            connection,
-            self.node,
-            self.services,
-            context.now_ms,
-        )
-        return route.handle(own, request)
+            raise UnsupportedVersion(f"Version {version} of API {api_key} is not served by a {self.role.name}")
+        return route
 
 
 def _fails_with_code(cls: type[Message]) -> Failed:

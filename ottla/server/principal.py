@@ -9,7 +9,8 @@ import struct
 from dataclasses import dataclass, field
 
 from ottla.errors import PrincipalDeserializationFailure
-from ottla.wire import DecodeError, decode, encode_into
+from ottla.types import Buffer
+from ottla.wire import DecodeError, decode_prefix, encode_into
 from ottla.wire.data.principal import DefaultPrincipalData
 
 _VERSION = struct.Struct(">h")
@@ -34,13 +35,13 @@ class Principal:
         return bytes(out)
 
     @staticmethod
-    def from_bytes(data: bytes | None) -> Principal:
+    def from_bytes(data: Buffer | None) -> Principal:
         """The principal of an Envelope; `PrincipalDeserializationFailure` when the bytes do not hold one."""
         try:
             (version,) = _VERSION.unpack_from(data or b"")
             if version != VERSION:
                 raise PrincipalDeserializationFailure(f"Invalid principal data version {version}")
-            read = decode(DefaultPrincipalData, version, (data or b"")[_VERSION.size :])
+            read, _ = decode_prefix(DefaultPrincipalData, version, data or b"", _VERSION.size)
         except (DecodeError, struct.error) as error:
             raise PrincipalDeserializationFailure("Failed to deserialize client principal from envelope") from error
         return Principal(read.type, read.name, read.token_authenticated)

@@ -25,6 +25,7 @@ SERVED = frozenset(
         "DescribeCluster",
         "DescribeQuorum",
         "ElectLeaders",
+        "Envelope",
         "IncrementalAlterConfigs",
         "ListPartitionReassignments",
         "UnregisterBroker",

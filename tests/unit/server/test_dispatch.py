@@ -30,7 +30,7 @@ NOT_SERVED = {
         *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"),
         *("AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
         *("AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter"),
-        *("Envelope", *QUORUM),
+        *QUORUM,
     },
 }
 """What Kafka serves and Ottla does not yet, by the role of the listener."""

@@ -1,0 +1,1 @@
+"""Handlers of a controller's listeners."""
