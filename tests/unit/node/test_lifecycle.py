@@ -24,6 +24,7 @@ from ottla.errors import (
 from ottla.metadata import Endpoint, Gauge
 from ottla.node import Node
 from ottla.node.lifecycle import RETRY_MS_MAX, SHUTDOWN_MS_MAX, BrokerLifecycle
+from ottla.server import RequestContext
 from ottla.sim.world import VirtualNodeWorld, virtual_node_world
 from ottla.wire import Message
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -91,6 +92,9 @@ class Script:
 
     def gauges(self) -> list[Gauge]:
         return []
+
+    async def forward(self, context: RequestContext, request: Message) -> Message:
+        raise AssertionError("a lifecycle forwards nothing")
 
     async def send(self, request: Message, *, version: int) -> Message:
         self.asked.append((self._world.clock.monotonic_ms(), request))

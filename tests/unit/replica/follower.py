@@ -84,4 +84,5 @@ class Following:
                 for one in topic.partitions:
                     if isinstance(one.records, FileSlice):
                         one.records = one.records.read()
-        return decode(type(response), version, memoryview(bytearray(encode(response, version))))
+        answer: Message = decode(type(response), version, memoryview(bytearray(encode(response, version))))
+        return answer

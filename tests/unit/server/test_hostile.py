@@ -71,7 +71,7 @@ def test_every_request_that_kafka_wrote_is_answered_or_closed(
         assert await is_served(node)
 
     async def settle_one(fed: Fed, what: str) -> None:
-        for _ in range(2000):
+        for _ in range(10_000):  # longer than what asks a share coordinator that is not there asks again
             if fed.is_settled:
                 break
             await asyncio.sleep(0.001)
