@@ -16,6 +16,7 @@ from ottla.server.exposition import MetricsServer
 from ottla.server.fetch_session import FetchSessions
 from ottla.server.metrics import Metrics
 from ottla.server.node_context import NodeContext, QuorumView
+from ottla.server.peers import Peers
 from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.producer_ids import take_producer_id
 from ottla.server.session import Session
@@ -46,6 +47,7 @@ __all__ = [
     "Metrics",
     "MetricsServer",
     "NodeContext",
+    "Peers",
     "Principal",
     "QuorumMember",
     "QuorumView",
