@@ -3,7 +3,7 @@
 Promises: the node serves as a broker only while it is registered and unfenced. It registers again and again while
 there is no controller, or while the session of the process that had its id before is not over; a heartbeat that finds
 the registration gone registers anew. `shut_down` lets the controller move what this node leads before it goes, whoever
-the controller is by then; it ends when the controller says so or when waiting is of no use. Called by `node`.
+the controller is by then; it ends when the controller says so or when waiting is of no use. Called by `broker_role`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class BrokerLifecycle:
         self._wants_to_serve = False
         self._heartbeats: Task[None] | None = None
         self._pause: Promise[None] | None = None
+        self._caught_up: Promise[None] | None = None
         self._unfenced: Promise[None] | None = None
+        self._has_gone = False
 
     async def register(self) -> None:
         """Be registered, within `initial.broker.registration.timeout.ms`, and keep the session up from then on.
@@ -125,6 +127,12 @@ class BrokerLifecycle:
         self.broker_epoch = response.broker_epoch
         self._is_caught_up = False
         log.info("%s Successfully registered broker with broker epoch %d", self._subject, self.broker_epoch)
+
+    async def catch_up(self) -> None:
+        """Return when the controller says that this node's metadata has come as far as its registration."""
+        if not self._is_caught_up:
+            self._caught_up = self._world.tasks.promise()
+            await self._caught_up
 
     async def unfence(self) -> None:
         """Everything is ready: ask to serve, and return when the controller allows it."""
@@ -203,6 +211,8 @@ class BrokerLifecycle:
             log.info("%s The broker has been %s", self._subject, "fenced" if response.is_fenced else "unfenced")
         self.is_fenced = response.is_fenced
         self._is_caught_up = response.is_caught_up
+        if self._is_caught_up and self._caught_up is not None and not self._caught_up.done():
+            self._caught_up.set_result(None)
         if not self.is_fenced and self._unfenced is not None and not self._unfenced.done():
             self._unfenced.set_result(None)
         return response
@@ -211,11 +221,13 @@ class BrokerLifecycle:
         """Ask the controller to let this broker go, and wait until it says so, or until nobody has said anything for a
         whole session: then there is no controller that could move what this broker leads.
 
-        Without `controlled.shutdown.enable` the broker just goes; the controller misses its heartbeats later.
+        Without `controlled.shutdown.enable` the broker just goes; the controller misses its heartbeats later. Once is
+        enough.
         """
         if self._heartbeats is not None:
             self._heartbeats.cancel()
-        if self.broker_epoch < 0 or not self._config.controlled_shutdown_enable:
+        has_gone, self._has_gone = self._has_gone, True
+        if has_gone or self.broker_epoch < 0 or not self._config.controlled_shutdown_enable:
             return
         clock = self._world.clock
         deadline = clock.monotonic_ms() + SHUTDOWN_MS_MAX

@@ -121,15 +121,15 @@ class RaftNode:
 
     @property
     def log_end_offset(self) -> int:
-        return self._log.end_offset
+        return self._log.end_offset if self._is_started else 0
 
     @property
     def kraft_version(self) -> int:
-        return self._core.kraft_version
+        return self._core.kraft_version if self._is_started else 0
 
     @property
     def voters(self) -> VoterSet:
-        return self._core.voters
+        return self._core.voters if self._is_started else self._static_voters
 
     # Life
 

@@ -21,7 +21,7 @@ from ottla.errors import (
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
-from ottla.metadata import Endpoint, Gauge
+from ottla.metadata import Endpoint
 from ottla.node import Node
 from ottla.node.lifecycle import RETRY_MS_MAX, SHUTDOWN_MS_MAX, BrokerLifecycle
 from ottla.server import RequestContext
@@ -89,9 +89,6 @@ class Script:
         self.asked: list[tuple[int, Message]] = []
         self.last: Answer | None = None
         """The answer to everything when the others are used up."""
-
-    def gauges(self) -> list[Gauge]:
-        return []
 
     async def forward(self, context: RequestContext, request: Message) -> Message:
         raise AssertionError("a lifecycle forwards nothing")
@@ -216,6 +213,20 @@ def test_a_broker_that_is_behind_its_registration_asks_again_soon(life: Life) ->
     life.run(life.lifecycle.register())
     assert life.run(life.lifecycle.unfence()) < 40
     assert life.script.said == ["register", "fence", "serve", "serve"]
+
+
+def test_a_broker_is_caught_up_when_the_controller_says_so_and_goes_once(life: Life) -> None:
+    life.script.answers = [
+        BrokerRegistrationResponse(broker_epoch=EPOCH),
+        *[heard(is_caught_up=False, is_fenced=True)] * 2,
+    ]
+    life.run(life.lifecycle.register())
+    life.run(life.lifecycle.catch_up())
+    assert life.script.said == ["register", "fence", "fence", "fence"]
+    life.script.last = heard(may_stop=True)
+    life.run(life.lifecycle.shut_down())
+    life.run(life.lifecycle.shut_down())
+    assert life.script.said[4:] == ["stop"]
 
 
 def test_heartbeats_go_on_through_a_failover(life: Life) -> None:

@@ -1,0 +1,129 @@
+"""`Shared`: what every node has, whatever its roles: directories, the metadata log, the image, sockets, metrics.
+
+Promises: the directories are checked before anything is written; a metadata directory that no log manager locks is
+locked here. Leadership and `kraft.version` are read from raft when they are needed. What was started is undone by
+`stop`, the last first. Made by `node`; the roles stand on it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from ottla.config import BrokerConfig
+from ottla.errors import NetworkException
+from ottla.metadata import ImageLoader, SnapshotGenerator
+from ottla.node.controller_channel import FORWARDING_RETRY_MS, ControllerChannel, Link
+from ottla.node.directories import CannotStart, Directories, check_directories
+from ottla.node.listeners import Listeners
+from ottla.raft import RaftNode, VoterSet
+from ottla.server import Dispatcher, NodeContext, SocketServer
+from ottla.world import Address, NodeWorld
+
+log = logging.getLogger(__name__)
+
+LOCK = ".lock"
+
+
+class Shared:
+    """See the module."""
+
+    def __init__(self, config: BrokerConfig, world: NodeWorld) -> None:
+        self.config = config
+        self.world = world
+        self.listeners = Listeners(config)
+        self.directories: Directories
+        self.loader: ImageLoader
+        self.raft: RaftNode
+        self.context: NodeContext
+        self.sockets: SocketServer
+        self.controller_dispatcher: Dispatcher | None = None
+        """What this node's controller serves, if it has one."""
+        self.closing: list[Callable[[], Awaitable[None] | None]] = []
+        """How to undo what was started, the last first."""
+
+    def check(self) -> None:
+        """Read what the directories say; `CannotStart` unless they agree with each other and with the settings."""
+        self.directories = check_directories(self.world, self.config)
+        if not self.config.is_broker or self.config.metadata_dir not in self.config.log_dir_list:
+            self._lock_metadata_dir()
+
+    async def prepare(self) -> None:
+        """Put together what needs no other node: nothing is read of the metadata log yet."""
+        config, world = self.config, self.world
+        await self.listeners.look_up_own_name(world)
+        self.loader = ImageLoader(self.directories.cluster_id)
+        self.raft = self._make_raft()
+        self.context = NodeContext(
+            config=config,
+            world=world,
+            node_id=config.node_id,
+            cluster_id=self.directories.cluster_id,
+            image=self.loader.image,
+            quorum=self.raft,
+        )
+        self.loader.add_publisher(self.context)
+        # The image is newer than what the controller has answered: whoever asks for what was just made finds it.
+        self.raft.subscribe(self.loader)
+        self.closing.append(self.raft.stop)
+        self.sockets = SocketServer(self.context)
+        self.closing.append(self.sockets.close)
+
+    async def start_raft(self) -> None:
+        """Follow the metadata log from here on."""
+        await self.raft.start()
+        self.loader.add_publisher(SnapshotGenerator(self.world.tasks, self.raft))
+
+    def channel(self, name: str, *, retry_ms: int = FORWARDING_RETRY_MS) -> ControllerChannel:
+        """A way to the active controller, with connections of its own."""
+        config = self.config
+        channel = ControllerChannel(
+            self.world,
+            self.raft,
+            name=name,
+            node_id=config.node_id,
+            listener_name=config.controller_listener_names[0],
+            connect=self._connect,
+            local=self.controller_dispatcher,
+            retry_ms=retry_ms,
+        )
+        self.closing.append(channel.close)
+        return channel
+
+    async def stop(self) -> None:
+        """Undo what was started."""
+        while self.closing:
+            ended = self.closing.pop()()
+            if ended is not None:
+                await ended
+
+    def _connect(self, node_id: int, address: Address) -> Link:
+        raise NetworkException(f"Node {node_id} at {address} cannot be reached: Ottla has quorums of one node only")
+
+    def _lock_metadata_dir(self) -> None:
+        path = f"{self.config.metadata_dir}/{LOCK}"
+        try:
+            lock = self.world.disk.lock(path)
+        except BlockingIOError:
+            message = f"Failed to acquire lock on file {path}. Another process is using this directory."
+            raise CannotStart(message) from None
+        self.closing.append(lock.release)
+
+    def _make_raft(self) -> RaftNode:
+        config = self.config
+        name = config.controller_listener_names[0]
+        voters = VoterSet.static(name, {voter.id: Address(voter.host, voter.port) for voter in config.quorum_voters})
+        return RaftNode(
+            self.world,
+            config,
+            config.metadata_dir,
+            node_id=config.node_id,
+            directory_id=self.directories.ids[config.metadata_dir],
+            voters=voters,
+            listeners=self.listeners.voter_addresses,
+            on_failure=self._on_raft_failure,
+        )
+
+    def _on_raft_failure(self, error: BaseException) -> None:
+        log.critical("[Node %d] The metadata log has failed, and nothing can be changed any more: %s",
+                     self.config.node_id, error)  # fmt: skip
