@@ -18,7 +18,6 @@ from ottla.cli.tool import (
     complete_groups,
     complete_topics,
     one_line,
-    quiet_client,
     read_key_values,
     read_settings_file,
     version_option,
@@ -85,6 +84,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     settings = consumer_settings(options)
     start = start_offset(options)
     from ottla.cli.formatters import DEFAULT_FORMATTER, formatter_of
+    from ottla.client.quiet import quiet_client
 
     formatter = formatter_of(options["formatter"] or DEFAULT_FORMATTER, formatter_settings(options))
     with quiet_client():

@@ -13,7 +13,6 @@ from ottla.cli.tool import (
     Tool,
     bootstrap_option,
     complete_topics,
-    quiet_client,
     read_key_values,
     read_settings_file,
     version_option,
@@ -90,6 +89,7 @@ def command(**options: Any) -> None:
     if options["line_reader"] != LINE_READER:
         raise Refused(f"There is no line reader {options['line_reader']}: the one there is is {LINE_READER}")
     from ottla.cli.line_reader import BadLine, LineReader
+    from ottla.client.quiet import quiet_client
 
     try:
         reader = LineReader(reader_settings(options))

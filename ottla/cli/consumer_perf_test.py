@@ -23,7 +23,6 @@ from ottla.cli.tool import (
     complete_topics,
     output_option,
     print_json,
-    quiet_client,
     read_settings_file,
     version_option,
 )
@@ -113,6 +112,8 @@ def command(bootstrap_server: str, with_metrics: bool, output: str, **options: A
     if not plan.hide_header and not plan.as_json:
         begin = "time, threadId" if plan.show_detailed_stats else "start.time, end.time"
         click.echo(", ".join([begin, *COLUMNS]))
+    from ottla.client.quiet import quiet_client
+
     with quiet_client():
         from ottla.client import Consumer
 

@@ -22,7 +22,6 @@ from ottla.cli.tool import (
     complete_topics,
     java_text,
     output_option,
-    quiet_client,
     read_settings_file,
     version_option,
 )
@@ -139,6 +138,8 @@ def command(bootstrap_server: str | None, with_metrics: bool, output: str, **opt
     plan = read_plan(**options, as_json=output == "json")
     settings = read_producer_settings(bootstrap_server, plan, **options)
     values = payloads(plan)
+    from ottla.client.quiet import quiet_client
+
     with quiet_client():
         from ottla.client import Producer
 

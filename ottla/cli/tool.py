@@ -160,6 +160,7 @@ def read_key_values(given: Iterable[str], *, allow_empty: bool = True) -> dict[s
 def admin_of(bootstrap_server: str | None, command_config: str | None = None, **more: object) -> Iterator[Admin]:
     """An admin client for the time of a command; without a server, `more` says where to begin."""
     from ottla.client.config import FIRST_CONTACT
+    from ottla.client.quiet import quiet_client
 
     settings: dict[str, object] = {**FIRST_CONTACT, **more, **read_settings_file(command_config)}
     if bootstrap_server is not None:
@@ -169,20 +170,6 @@ def admin_of(bootstrap_server: str | None, command_config: str | None = None, **
 
         with Admin(settings) as admin:
             yield admin
-
-
-@contextmanager
-def quiet_client() -> Iterator[None]:
-    """The client's own log lines are not the tool's output, unless something is badly wrong."""
-    import logging
-
-    logger = logging.getLogger("ottla.client")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 # Topics by pattern

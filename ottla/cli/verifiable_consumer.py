@@ -19,7 +19,6 @@ from ottla.cli.tool import (
     complete_groups,
     complete_topics,
     one_line,
-    quiet_client,
     read_settings_file,
     version_option,
 )
@@ -127,6 +126,8 @@ def command(
         settings["group.instance.id"] = group_instance_id
     for name in ("key.deserializer", "value.deserializer"):
         settings.pop(name, None)  # keys and values are text
+    from ottla.client.quiet import quiet_client
+
     with quiet_client():
         from ottla.client import Consumer
 

@@ -20,7 +20,6 @@ from ottla.cli.tool import (
     complete_topics,
     java_name,
     one_line,
-    quiet_client,
     read_settings_file,
     version_option,
 )
@@ -117,6 +116,8 @@ def command(
     }
     for name in ("key.serializer", "value.serializer"):
         settings.pop(name, None)  # keys and values are text
+    from ottla.client.quiet import quiet_client
+
     with quiet_client():
         from ottla.client import Producer
 

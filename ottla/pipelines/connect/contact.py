@@ -6,12 +6,10 @@ by `runner`.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ottla.client.quiet import quiet_client
 from ottla.pipelines.connect.errors import SpecError
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ def require_brokers(pipeline: Pipeline) -> None:
         clusters.setdefault(servers, (place, settings))
     if not clusters:
         return
-    with _quiet_client(), ThreadPoolExecutor(len(clusters)) as pool:
+    with quiet_client(), ThreadPoolExecutor(len(clusters)) as pool:
         troubles = pool.map(lambda servers: _trouble(servers, clusters[servers][1]), clusters)
         wrong = [
             pipeline.wrong(place, trouble)
@@ -39,18 +37,6 @@ def require_brokers(pipeline: Pipeline) -> None:
         ]
     if wrong:
         raise SpecError([problem for error in wrong for problem in error.problems])
-
-
-@contextmanager
-def _quiet_client() -> Iterator[None]:
-    """Each attempt would be a warning, and the last of them is told."""
-    log = logging.getLogger("ottla.client")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def _clusters(pipeline: Pipeline) -> list[tuple[Place, str, dict[str, str]]]:
