@@ -99,9 +99,9 @@ class Node:
 
     # Life
 
-    def format_if_new(self) -> None:
-        """Format directories that never were; what is there stays as it is."""
-        format_new(self.world, self.config)
+    def format_if_new(self, cluster_id: str | None = None) -> None:
+        """Format directories that never were, for this cluster or one of their own; what is there stays as it is."""
+        format_new(self.world, self.config, cluster_id)
 
     async def start(self) -> None:
         """Return when clients are served. `CannotStart` says in one line why not; nothing is left open then."""

@@ -79,8 +79,8 @@ class Host:
 
     @property
     def link(self) -> Link:
-        assert self._network.link is not None, "a node that has started has a port for clients"
-        return self._network.link
+        """The one between the node and its clients, once it has started."""
+        return self._network.links[self.node.bootstrap_address.port]
 
     @property
     def port(self) -> int:

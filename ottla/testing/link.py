@@ -4,7 +4,7 @@ It stands between the node and the real network, in the node's own process: no p
 is wrong a call more for each read. Promises: bytes are never reordered or changed; what a silent link holds back goes
 on when it is healed, as TCP would send it again; `cut` closes every connection and refuses new ones until `heal`.
 
-Only the first port that the node opens is behind the link: that of the clients.
+Each port that the node opens has a link of its own; who tests chooses by the port.
 """
 
 from __future__ import annotations
@@ -24,24 +24,20 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class LinkedNetwork:
-    """A network whose first port can be cut off."""
+    """A network whose ports can be cut off."""
 
     def __init__(self, network: Network, clock: Clock, tasks: Tasks) -> None:
         """`clock` and `tasks` are the real ones: a delay is real time even when the node's time is moved."""
         self._network = network
         self._clock = clock
         self._tasks = tasks
-        self.link: Link | None = None
-        self._listeners: list[Listener] = []
+        self.links: dict[int, Link] = {}
+        """By port."""
 
     def listen(self, host: str, port: int, accept: Accept, *, backlog: int = BACKLOG) -> Listener:
-        if self.link is None:
-            self.link = Link(self._network, self._clock, self._tasks, host, port, accept, backlog)
-            listener: Listener = self.link
-        else:
-            listener = self._network.listen(host, port, accept, backlog=backlog)
-        self._listeners.append(listener)
-        return listener
+        link = Link(self._network, self._clock, self._tasks, host, port, accept, backlog)
+        self.links[link.address.port] = link
+        return link
 
     def connect(self, host: str, port: int, on_connected: Callable[[Stream | OSError], StreamHandler | None]) -> None:
         self._network.connect(host, port, on_connected)
@@ -50,15 +46,14 @@ class LinkedNetwork:
         return self._network.own_name(timeout_ms)
 
     def close_all(self) -> None:
-        """End every connection of clients and every port, as the end of a process does."""
-        for listener in self._listeners:
-            listener.close()
-        if self.link is not None:
-            self.link.drop()
+        """End every connection and every port, as the end of a process does."""
+        for link in self.links.values():
+            link.close()
+            link.drop()
 
 
 class Link:
-    """The port of the clients: a `Listener` to the node, and the switches of the link."""
+    """A port of the node: a `Listener` to it, and the switches of the link."""
 
     def __init__(
         self, network: Network, clock: Clock, tasks: Tasks, host: str, port: int, accept: Accept, backlog: int
