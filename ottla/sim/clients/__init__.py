@@ -6,7 +6,6 @@ from ottla.sim.clients.client import Client, Topic
 from ottla.sim.clients.consumer import Consumer
 from ottla.sim.clients.follower import Follower
 from ottla.sim.clients.group_offsets import Auditor
-from ottla.sim.clients.link import Link
 from ottla.sim.clients.producer import Producer
 from ottla.sim.clients.sink_reader import SinkReader
 from ottla.sim.clients.stranger import Stranger
@@ -18,7 +17,6 @@ __all__ = [
     "Client",
     "Consumer",
     "Follower",
-    "Link",
     "Operator",
     "Producer",
     "SinkReader",

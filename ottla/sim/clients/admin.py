@@ -16,6 +16,7 @@ from ottla.errors import (
     error_class,
 )
 from ottla.sim.clients.client import Client, Topic
+from ottla.sim.clients.link import LOST
 from ottla.sim.history import PartitionHistory, Value, Violation, read_values
 from ottla.types import ZERO_UUID, Uuid
 from ottla.wire.messages.create_topics import (
@@ -78,7 +79,7 @@ class Admin(Client):
                 response: CreateTopicsResponse = await self.ask(
                     CreateTopicsRequest([topic], timeout_ms=10_000), CREATE_VERSION
                 )
-            except OSError:
+            except LOST:
                 is_first = False
                 await self.pause()
                 continue
@@ -105,7 +106,7 @@ class Admin(Client):
                 response: DeleteTopicsResponse = await self.ask(
                     DeleteTopicsRequest([DeleteTopicState(None, topic.id)], timeout_ms=10_000), DELETE_VERSION
                 )
-            except OSError:
+            except LOST:
                 is_first = False
                 await self.pause()
                 continue
@@ -125,7 +126,7 @@ class Admin(Client):
         topic = DeleteRecordsTopic(partition.topic, [DeleteRecordsPartition(partition.index, offset)])
         try:
             response: DeleteRecordsResponse = await self.ask(DeleteRecordsRequest([topic], timeout_ms=10_000))
-        except OSError:
+        except LOST:
             return
         ((found,),) = ([*one.partitions] for one in response.topics)
         if not found.error_code and found.low_watermark < offset:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ottla.sim.clients.link import REQUEST_TIMEOUT_MS, Link, open_link
+from ottla.errors import KafkaError, NetworkException
+from ottla.net import Link
+from ottla.sim.clients.link import LOST, REQUEST_TIMEOUT_MS, Witness, at_version, new_link
 from ottla.sim.history import History, Violation
 from ottla.types import ZERO_UUID, Uuid
 from ottla.wire import Message, find_api
-from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from ottla.world import NodeWorld
+from ottla.world import NodeWorld, Promise
 
 BACKOFF_MS = 50
-BACKOFF_MS_MAX = 1_000
 METADATA_VERSION = 12
 
 
@@ -54,8 +54,9 @@ class Client:
         self.trace = trace
         self.is_stopping = False
         self.is_done = False
-        self._link: Link | None = None
-        self._versions: dict[int, tuple[int, int]] = {}
+        self._link = new_link(world, chance, address, name, _Attendant(self))
+        self._connection_changed: Promise[None] = world.tasks.promise()
+        """Settled when there is a connection, or none any more."""
         self._chosen: dict[int, int] = {}
 
     def start(self) -> None:
@@ -73,33 +74,25 @@ class Client:
         raise NotImplementedError
 
     async def link(self) -> Link:
-        """The connection, opened again if it was lost; tries until there is one."""
-        backoff_ms = BACKOFF_MS
-        while True:
-            if self._link is not None and self._link.is_open:
-                return self._link
-            try:
-                self._link = await open_link(self.world, *self.address, self.name, self.history.complain)
-                await self._introduce(self._link)
-            except OSError as error:
-                self.trace(f"{self.name} has no connection: {error}")
-                await self.world.tasks.sleep_ms(backoff_ms * self.chance.uniform(0.8, 1.2))
-                backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
+        """The link, when it is ready; tries until it is."""
+        while not self._link.is_ready:
+            self._link.connect()
+            await self._connection_changed
+        return self._link
 
-    async def _introduce(self, link: Link) -> None:
-        """Ask what the broker speaks, at any version, and choose one of each API."""
-        version = self.chance.randint(0, find_api(18).versions.last)
-        request = ApiVersionsRequest(client_software_name="ottla-sim", client_software_version="1.0")
-        response: ApiVersionsResponse = await link.send(request, version)
-        if response.error_code:
-            raise Violation(f"{self.name}: ApiVersions v{version} is answered with error {response.error_code}")
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    def on_connection(self) -> None:
+        """There is a connection, or none any more. Everything is chosen anew for the next one."""
         self._chosen.clear()
+        told, self._connection_changed = self._connection_changed, self.world.tasks.promise()
+        if not told.done():
+            told.set_result(None)
 
     def version_of(self, api_key: int, *, first: int = 0) -> int:
         """The version of an API that this client speaks on this connection: any that both sides know."""
         if api_key not in self._chosen:
-            offered = self._versions.get(api_key)
+            versions = self._link.versions
+            assert versions is not None, "a version is chosen when the link is ready"
+            offered = versions.ranges.get(api_key)
             if offered is None:
                 raise Violation(f"{self.name}: the broker does not offer {find_api(api_key).name}")
             api = find_api(api_key)
@@ -109,11 +102,11 @@ class Client:
         return self._chosen[api_key]
 
     async def ask(self, request: Message, version: int | None = None) -> Any:
-        """The response to a request on the current connection; `OSError` when it is lost meanwhile."""
+        """The response to a request on the current connection; one of `LOST` when it is lost meanwhile."""
         link = await self.link()
         assert request.schema.api_key is not None, "a request has an API"
         chosen = self.version_of(request.schema.api_key) if version is None else version
-        return await link.send(request, chosen, timeout_ms=self.request_timeout_ms)
+        return await link.send(at_version(request, chosen), timeout_ms=self.request_timeout_ms)
 
     async def topics(self, names: list[str] | None = None) -> dict[str, Topic]:
         """The topics that exist, of those asked for; tries until there is an answer."""
@@ -123,7 +116,7 @@ class Client:
                 response: MetadataResponse = await self.ask(
                     MetadataRequest(wanted, allow_auto_topic_creation=False), METADATA_VERSION
                 )
-            except OSError:
+            except LOST:
                 await self.pause()
                 continue
             return {
@@ -135,3 +128,21 @@ class Client:
     async def pause(self, factor: float = 1.0) -> None:
         """Wait a little before trying again."""
         await self.world.tasks.sleep_ms(BACKOFF_MS * factor * self.chance.uniform(0.8, 1.2))
+
+
+class _Attendant(Witness):
+    """Tells a client of its connection."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client.name, client.history.complain)
+        self._client = client
+
+    def ready(self) -> None:
+        self._client.on_connection()
+
+    def failed(self, error: NetworkException, reason: str) -> KafkaError:
+        self._client.trace(f"{self.name} has no connection: {reason}")
+        return error
+
+    def lost(self) -> None:
+        self._client.on_connection()

@@ -16,6 +16,7 @@ from ottla.errors import (
     error_class,
 )
 from ottla.sim.clients.client import Client, Topic
+from ottla.sim.clients.link import LOST, at_version
 from ottla.sim.history import PartitionHistory, Violation, read_values
 from ottla.types import Uuid
 from ottla.wire.messages.fetch import (
@@ -93,7 +94,7 @@ class Consumer(Client):
                 self._had_error = False
                 if not await self._fetch() and (self.max_wait_ms == 0 or self._had_error):
                     await self.pause()  # a poll that does not wait at the broker waits here
-            except OSError as error:
+            except LOST as error:
                 self.trace(f"{self.name}: {error}")
                 self._session = Session()
                 await self.pause()
@@ -173,7 +174,7 @@ class Consumer(Client):
             session_epoch=session.epoch if self.has_session else -1,
             topics=list(topics.values()),
         )
-        response: FetchResponse = await link.send(request, version)
+        response: FetchResponse = await link.send(at_version(request, version), timeout_ms=self.request_timeout_ms)
         before = self.history.counts.get("shown", 0)
         self._on_response(response, version)
         return self.history.counts.get("shown", 0) > before

@@ -12,7 +12,7 @@ from ottla.errors import error_class
 from ottla.metadata import SUPPORTED_FEATURES
 from ottla.records import batches
 from ottla.sim.clients.client import Client, Topic
-from ottla.sim.clients.link import Link, open_link
+from ottla.sim.clients.link import LOST, Witness, at_version, new_link
 from ottla.sim.history import PartitionHistory, Violation
 from ottla.types import Uuid
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -44,6 +44,8 @@ class Follower(Client):
 
     async def work(self) -> None:
         self._epoch = -1
+        witness = Witness(self.name, self.history.complain)
+        self._controller = new_link(self.world, self.chance, (self.address[0], CONTROLLER_PORT), self.name, witness)
         await self._register()
         self.world.tasks.spawn(self._keep_beating(), f"{self.name} heartbeats")
         positions: dict[int, int] = {}
@@ -53,7 +55,7 @@ class Follower(Client):
                 continue
             try:
                 await self._fetch(self.topic, positions)
-            except OSError as error:
+            except LOST as error:
                 self.trace(f"{self.name}: {error}")
                 await self.pause()
             await self.world.tasks.sleep_ms(self.chance.choice(LAG_MS))
@@ -75,16 +77,11 @@ class Follower(Client):
         self._epoch = response.broker_epoch
 
     async def _ask_controller(self, request: Any, version: int) -> Any:
-        """The controller's answer, over a connection for each request: it is asked seldom."""
+        """The controller's answer; asks until there is one."""
         while True:
             try:
-                link: Link = await open_link(
-                    self.world, self.address[0], CONTROLLER_PORT, self.name, self.history.complain
-                )
-                response = await link.send(request, version)
-                link.close()
-                return response
-            except OSError:
+                return await self._controller.send(at_version(request, version), timeout_ms=self.request_timeout_ms)
+            except LOST:
                 await self.pause()
 
     async def _keep_beating(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ottla.errors import UnstableOffsetCommit, error_class
 from ottla.sim.clients.client import Client, Topic
+from ottla.sim.clients.link import LOST
 from ottla.sim.clients.membership import ClassicMembership, Membership
 from ottla.sim.history import Violation
 from ottla.sim.ledger import SOURCE, Ledger
@@ -37,7 +38,7 @@ OnRefused = Callable[[str, int], None]
 async def commit_offsets(
     client: Client, ledger: Ledger, member: Membership, offsets: Mapping[int, int], *, on_refused: OnRefused
 ) -> list[int]:
-    """Commit once; the partitions whose offsets are stored. `OSError` when it is not known what came of it."""
+    """Commit once; the partitions whose offsets are stored. One of `LOST` when it is not known what came of it."""
     await client.link()
     is_classic = isinstance(member, ClassicMembership)
     version = client.version_of(_COMMIT, first=0 if is_classic else CONSUMER_PROTOCOL_VERSION)
@@ -55,7 +56,7 @@ async def commit_offsets(
     ledger.on_commit_sent(member.group, offsets)
     try:
         response: OffsetCommitResponse = await client.ask(request, version)
-    except OSError:
+    except LOST:
         ledger.on_commit_lost(member.group, offsets)
         raise
     stored: list[int] = []
@@ -140,7 +141,7 @@ class Auditor(Client):
                 found = await fetch_offsets(
                     self, self.ledger, group, source, missing, is_stable=True, on_refused=self._on_refused
                 )
-            except OSError:
+            except LOST:
                 found = {}
             missing = [index for index in missing if index not in found]
             if missing and not is_thorough:

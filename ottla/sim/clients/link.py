@@ -1,158 +1,62 @@
-"""A client's connection: requests out, responses in, each matched to its request.
+"""How the simulated clients use `net.Link`: any version that both sides know, and a witness of what a node may not do.
 
-Promises: the responses come in the order of the requests, or `Violation` says so; a connection that breaks fails every
-request that waits, with the `OSError`; a request without an answer for too long breaks the connection, as in real
-clients, because nothing else on it will be answered either.
+Promises: a node that answers out of order, or to no request, or what cannot be read to its last byte, or that refuses a
+handshake, is a `Violation`. A connection that is lost is none: what waits fails with one of `LOST`.
 """
 
 from __future__ import annotations
 
-import errno
-import struct
-from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from random import Random
 
+from ottla.errors import KafkaError, NetworkException, RequestTimedOut, error_class
+from ottla.net import BadAnswer, Build, Connection, Link, LinkObserver, LinkSettings, VersionsExchange
 from ottla.sim.history import Violation
 from ottla.wire import Message, find_api
-from ottla.wire.frames import read_response, write_request
-from ottla.wire.messages.header import RequestHeader
-from ottla.world import NodeWorld, Promise, Stream, StreamHandler, Timer
+from ottla.wire.messages.api_versions import ApiVersionsResponse
+from ottla.world import Address, NodeWorld
 
 REQUEST_TIMEOUT_MS = 20_000
-BUFFER_SIZE = 64 * 1024
+LOST = (NetworkException, RequestTimedOut)
+"""What a request fails with that was not answered: it may or may not have been carried out."""
 
 
-class _Waiting(NamedTuple):
-    correlation_id: int
-    api_key: int
-    version: int
-    answer: Promise[Any]
-    timer: Timer
-
-
-class Link:
-    """One connection; made by `open_link`, of no more use once it is closed."""
-
-    def __init__(self, world: NodeWorld, stream: Stream, client_id: str, complain: Callable[[Violation], None]) -> None:
-        self._world = world
-        self._stream = stream
-        self._client_id = client_id
-        self._complain = complain
-        self._buffer = memoryview(bytearray(BUFFER_SIZE))
-        self._received = bytearray()
-        self._waiting: deque[_Waiting] = deque()
-        self._next_id = 1
-        self.is_open = True
-
-    @property
-    def waiting_count(self) -> int:
-        return len(self._waiting)
-
-    def send(self, request: Message, version: int, *, timeout_ms: float = REQUEST_TIMEOUT_MS) -> Promise[Any]:
-        """Send a request; the promise is its response."""
-        answer = self._world.tasks.promise()
-        if not self.is_open:
-            answer.set_exception(OSError(errno.ENOTCONN, "the connection is closed"))
-            return answer
-        correlation_id, api_key = self._send(request, version)
-        timer = self._world.tasks.later(timeout_ms, lambda: self._break(TimeoutError(errno.ETIMEDOUT, "no answer")))
-        self._waiting.append(_Waiting(correlation_id, api_key, version, answer, timer))
-        return answer
-
-    def send_only(self, request: Message, version: int) -> None:
-        """Send a request that is not answered."""
-        if self.is_open:
-            self._send(request, version)
-
-    def send_raw(self, data: bytes) -> None:
-        """Send bytes that may be no request at all."""
-        if self.is_open:
-            self._stream.send([data])
-
-    def _send(self, request: Message, version: int) -> tuple[int, int]:
-        api_key = request.schema.api_key
-        assert api_key is not None, "a request has an API"
-        correlation_id = self._next_id
-        self._next_id += 1
-        header = RequestHeader(api_key, version, correlation_id, self._client_id)
-        self._stream.send([write_request(header, request)])
-        return correlation_id, api_key
-
-    def stop_reading(self) -> None:
-        self._stream.pause_reading()
-
-    def read_on(self) -> None:
-        self._stream.resume_reading()
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def get_buffer(self) -> memoryview:
-        return self._buffer
-
-    def on_received(self, count: int) -> None:
-        self._received += self._buffer[:count]
-        position = 0
-        while len(self._received) - position >= 4:
-            (size,) = struct.unpack_from(">i", self._received, position)
-            if len(self._received) - position - 4 < size:
-                break
-            frame = bytes(self._received[position + 4 : position + 4 + size])
-            position += 4 + size
-            self._on_frame(frame)
-        del self._received[:position]
-
-    def _on_frame(self, frame: bytes) -> None:
-        (correlation_id,) = struct.unpack_from(">i", frame)
-        if not self._waiting:
-            self._complain(Violation(f"{self._client_id} got response {correlation_id} and waits for none"))
-            return
-        waiting = self._waiting.popleft()
-        waiting.timer.cancel()
-        if waiting.correlation_id != correlation_id:
-            name = find_api(waiting.api_key).name
-            self._complain(
-                Violation(f"{self._client_id} waits for {name} {waiting.correlation_id} and got {correlation_id}")
-            )
-            return
-        response = read_response(frame, waiting.api_key, waiting.version, strict=True)
-        if not waiting.answer.done():
-            waiting.answer.set_result(response.body)
-
-    def on_drained(self) -> None:
-        pass
-
-    def on_closed(self, error: OSError | None) -> None:
-        self._fail(error or ConnectionResetError(errno.ECONNRESET, "the peer has closed the connection"))
-
-    def _break(self, error: OSError) -> None:
-        self._fail(error)
-        self._stream.abort()
-
-    def _fail(self, error: OSError) -> None:
-        self.is_open = False
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            waiting.timer.cancel()
-            if not waiting.answer.done():
-                waiting.answer.set_exception(error)
-
-
-async def open_link(
-    world: NodeWorld, host: str, port: int, client_id: str, complain: Callable[[Violation], None]
+def new_link(
+    world: NodeWorld, chance: Random, address: tuple[str, int], name: str, observer: LinkObserver | None = None
 ) -> Link:
-    """A new connection; `OSError` when there is none to be had."""
-    told = world.tasks.promise()
+    """A link that asks for the versions in any of their own."""
+    return Link(
+        world,
+        Address(*address),
+        LinkSettings(client_id=name, is_strict=True),
+        subject=name,
+        observer=observer,
+        handshake=lambda: (_Introduction(chance.randint(0, find_api(18).versions.last)),),
+    )
 
-    def on_connected(result: Stream | OSError) -> StreamHandler | None:
-        if isinstance(result, OSError):
-            told.set_exception(result)
-            return None
-        link = Link(world, result, client_id, complain)
-        told.set_result(link)
-        return link
 
-    world.network.connect(host, port, on_connected)
-    link: Link = await told
-    return link
+def at_version(request: Message, version: int) -> Build:
+    """The request in this version and no other."""
+    assert request.schema.api_key is not None, "a request has an API"
+    return Build(request.schema.api_key, lambda _: request, version, version)
+
+
+class Witness(LinkObserver):
+    """Complains of a node that breaks the protocol."""
+
+    def __init__(self, name: str, complain: Callable[[Violation], None]) -> None:
+        self.name = name
+        self._complain = complain
+
+    def closed(self, error: KafkaError) -> None:
+        if isinstance(error, BadAnswer) or not isinstance(error, LOST):
+            self._complain(Violation(f"{self.name}: {type(error).__name__}: {error}"))
+
+
+class _Introduction(VersionsExchange):
+    """The node knows every version of ApiVersions that there is, so it has no reason to refuse one."""
+
+    def step(self, connection: Connection, response: Message | None) -> tuple[Message, int] | None:
+        if isinstance(response, ApiVersionsResponse) and response.error_code:
+            raise error_class(response.error_code)("ApiVersions is refused")
+        return super().step(connection, response)

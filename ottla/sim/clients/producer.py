@@ -7,7 +7,6 @@ they may not.
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +18,10 @@ from ottla.errors import (
     UnknownProducerId,
     error_class,
 )
+from ottla.net import Link
 from ottla.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Codec, build_batch
 from ottla.sim.clients.client import Client, Topic
-from ottla.sim.clients.link import Link
+from ottla.sim.clients.link import LOST, at_version
 from ottla.sim.history import PartitionHistory, Value, Violation
 from ottla.types import Uuid
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -130,7 +130,7 @@ class Producer(Client):
             response: InitProducerIdResponse = await self.ask(
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
             )
-        except OSError:
+        except LOST:
             await self.pause()
             return
         if response.error_code:
@@ -178,12 +178,15 @@ class Producer(Client):
         self.history.on_sent(lane.history, batch.values)
         self.history.count("batches sent")
         batch.attempts += 1
+        build = at_version(request, version)
         if not self.acks:
-            link.send_only(request, version)
+            error = link.send_only(build)
+            assert error is None, f"the link is ready: {error}"
             return
         batch.is_in_flight = True
         self._in_flight += 1
-        link.send(request, version).add_done_callback(lambda answer: self._on_answer(lane, batch, answer))
+        answer = link.send(build, timeout_ms=self.request_timeout_ms)
+        answer.add_done_callback(lambda answer: self._on_answer(lane, batch, answer))
 
     def _resend(self, link: Link) -> None:
         """Send again what is in doubt, in order, once nothing of its partition is in flight."""
@@ -203,9 +206,8 @@ class Producer(Client):
         self._change()
         try:
             response: ProduceResponse = answer.result()
-        except OSError as error:
-            if error.errno == errno.ENOTCONN and batch.attempts == 1 and not self.is_idempotent:
-                self.trace(f"{self.name}: {error}")
+        except LOST as error:
+            self.trace(f"{self.name}: {error}")
             self._try_again(lane)
             return
         try:

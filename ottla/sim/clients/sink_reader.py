@@ -8,6 +8,7 @@ from collections import deque
 from ottla.errors import error_class
 from ottla.records import Batch, ControlType, EndTransactionMarker, batches
 from ottla.sim.clients.client import Client, Topic
+from ottla.sim.clients.link import LOST
 from ottla.sim.history import Violation
 from ottla.sim.ledger import SINK, Copy, Ledger
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -64,7 +65,7 @@ class SinkReader(Client):
             try:
                 await self.link()
                 response: FetchResponse = await self.ask(request, self.version_of(_FETCH, first=ISOLATION_VERSION))
-            except OSError:
+            except LOST:
                 await self.pause()
                 continue
             partition = None if response.error_code else response.responses[0].partitions[0]

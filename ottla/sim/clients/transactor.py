@@ -20,6 +20,7 @@ from ottla.errors import (
 )
 from ottla.records import build_batch
 from ottla.sim.clients.client import Client, Topic
+from ottla.sim.clients.link import LOST
 from ottla.sim.clients.membership import MUST_REJOIN, Membership
 from ottla.sim.history import Violation
 from ottla.sim.ledger import SINK, SOURCE, Copy, Ledger, TransactionHistory
@@ -194,7 +195,7 @@ class Transactor:
             self.ledger.on_ending(transaction, is_commit=is_commit)
             try:
                 response: EndTxnResponse = await self._send(request, _END, *versions)
-            except OSError as error:
+            except LOST as error:
                 self.client.trace(f"{self.client.name}: EndTxn has no answer: {error}")
                 is_doubtful = self._is_in_doubt = True
                 await self.client.pause()
@@ -231,7 +232,7 @@ class Transactor:
             was_fenced = self._is_fenced
             try:
                 codes = await send()
-            except OSError as error:
+            except LOST as error:
                 self.client.trace(f"{self.client.name}: {what} has no answer: {error}")
                 self._is_in_doubt = True
                 if self.client.chance.random() < GIVE_UP_CHANCE:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ottla.errors import KafkaError, error_class
 from ottla.sim.clients.client import Client, Topic
 from ottla.sim.clients.group_offsets import commit_offsets, fetch_offsets
+from ottla.sim.clients.link import LOST
 from ottla.sim.clients.membership import MUST_REJOIN, ClassicMembership, ConsumerMembership, Membership
 from ottla.sim.clients.transactor import GivenUp, Transactor
 from ottla.sim.history import PartitionHistory, Value, Violation, read_values
@@ -70,7 +71,7 @@ class Worker(Client):
         while not self._is_finished():
             try:
                 await self._step()
-            except OSError as error:
+            except LOST as error:
                 self.trace(f"{self.name}: {error}")
                 await self.pause()
             except GivenUp as reason:
@@ -82,7 +83,7 @@ class Worker(Client):
         self.ledger.on_given_up(self.name)
         try:
             await self._member.leave()
-        except OSError as error:
+        except LOST as error:
             self.trace(f"{self.name} leaves without a word: {error}")
 
     def _is_finished(self) -> bool:
@@ -120,7 +121,7 @@ class Worker(Client):
                 else:
                     request.key = key
                 response: FindCoordinatorResponse = await self.ask(request, version)
-            except OSError:
+            except LOST:
                 await self.pause()
                 continue
             code = response.coordinators[0].error_code if version >= KEYS_VERSION else response.error_code
