@@ -207,10 +207,12 @@ class Link:
         if wire is None or not wire.connection.is_ready:
             return NetworkException("not connected")
         assert wire.connection.versions is not None, "a connection that is ready knows what the peer speaks"
+        now_ms = self._now_ms()
         try:
-            wire.send_only(*choose_version(request, wire.connection.versions, self.peer), self._now_ms())
+            wire.send_only(*choose_version(request, wire.connection.versions, self.peer), now_ms)
         except Exception as error:  # noqa: BLE001  it is the caller's
             return not_sent(request, error)
+        self._used_ms = now_ms
         return None
 
     def _enqueue(self, pending: _Pending) -> None:
@@ -410,15 +412,19 @@ class Link:
 
     def _expire_pending(self, now_ms: float) -> None:
         late = [one for one in self._pending if one.deadline_ms <= now_ms]
-        if late:
-            self._pending = deque(one for one in self._pending if one.deadline_ms > now_ms)
+        if not late:
+            return
+        self._pending = deque(one for one in self._pending if one.deadline_ms > now_ms)
+        if not self.is_ready:
+            self.is_slow = True
+            reason = f"not connected to {self.peer}"
+        elif now_ms < self._throttled_until_ms:
+            reason = f"a throttle of {self.peer} did not end"
+        else:
+            reason = f"too many requests before it were not answered by {self.peer}"
         for one in late:
-            if self.is_ready:
-                reason = f"{self.load} requests to {self.peer} were before it for {one.timeout_ms:.0f} ms"
-            else:
-                self.is_slow = True
-                reason = f"not connected to {self.peer} within {one.timeout_ms:.0f} ms"
-            self._tell(one, RequestTimedOut(f"{api_name(one.request)} was not sent: {reason}"))
+            what = f"{api_name(one.request)} was not sent: {reason} within {one.timeout_ms:.0f} ms"
+            self._tell(one, RequestTimedOut(what))
 
     def _give_up_connecting(self) -> None:
         reason = f"not set up within {self._connect_timeout_ms:.0f} ms"
@@ -496,10 +502,10 @@ class _Wire:
     ) -> None:
         frame = self.connection.encode(request, version)
         self._stream.send(frame.parts)  # type: ignore[arg-type]  # a request has no slices of files
+        self._observer.sent(frame.size, now_ms)
         api_key = request.schema.api_key
         assert api_key is not None, "only what is part of an API was encoded"
         self.connection.expect(InFlight(frame.correlation_id, api_key, version, on_answer, now_ms, deadline_ms))
-        self._observer.sent(frame.size, now_ms)
 
     def send_only(self, request: Message, version: int, now_ms: float) -> None:
         frame = self.connection.encode(request, version)

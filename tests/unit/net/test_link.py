@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from ottla.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from ottla.net import BadAnswer, Build, LinkObserver
+from ottla.net import BadAnswer, Build, Link, LinkObserver
+from ottla.sim import Pace
 from ottla.wire import Message
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest
@@ -294,6 +296,80 @@ def test_wherever_the_answers_break_off_each_request_is_answered_once_and_in_tim
         assert answers.told[0][1] in (failures | ({"MetadataResponse"} if bytes_max == total else set()))
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_each_request_is_answered_once_and_in_time(seed: int) -> None:
+    """Resets, silence, cables pulled, refusals and answers that come late or never, while requests keep coming."""
+    peer = Peer(seed)
+    peer.network.pace = Pace
+    chance = Random(seed)
+    told: dict[int, list[tuple[str, int]]] = {}
+    due_ms: dict[int, float] = {}
+
+    def whimsical(session: Session, request: Any) -> None:
+        whim = chance.random()
+        if whim < 0.02:
+            session.abort()
+        elif whim < 0.04:
+            session.close()
+        elif whim < 0.05:
+            session.peer.network.silence(chance.choice(peer.network.open_connections()))
+        elif whim > 0.06:  # else it is forgotten, and the next answer is out of order
+            session.answer(request)
+
+    def go_wrong() -> None:
+        match chance.randrange(5):
+            case 0 if peer.network.open_connections():
+                peer.network.reset(chance.choice(peer.network.open_connections()))
+            case 1 if peer.network.open_connections():
+                peer.network.open_half(chance.choice(peer.network.open_connections()), told=chance.randrange(2))
+            case 2:
+                peer.network.isolate(peer.host)
+            case 3:
+                peer.network.refuse_chance = 0.7
+            case _:
+                peer.network.connect_again(peer.host)
+                peer.network.heal()
+
+    peer.on_request = whimsical
+
+    def ask(link: Link, index: int) -> None:
+        timeout_ms = chance.choice((50, 500, 2000, 5000))
+        due_ms[index] = peer.now_ms + timeout_ms
+        told[index] = []
+
+        def answered(response: Message | None, error: KafkaError | None) -> None:
+            told[index].append((type(response or error).__name__, peer.now_ms))
+
+        link.send_then(metadata(), timeout_ms, answered)
+
+    async def main() -> None:
+        link = peer.link(connect_timeout_ms=1000, connect_timeout_max_ms=2000, in_flight_max=4, idle_ms=3000)
+        for index in range(300):
+            ask(link, index)
+            if chance.random() < 0.1:
+                go_wrong()
+            if chance.random() < 0.7:
+                await peer.here.tasks.sleep_ms(chance.choice((0, 1, 20, 200, 4000)))
+        peer.network.connect_again(peer.host)
+        peer.network.heal()
+        peer.on_request = lambda session, request: session.answer(request)
+        await peer.here.tasks.sleep_ms(6000)
+        assert link.load == 0
+        for _ in range(10):
+            if not isinstance(await outcome(link.send(metadata(), timeout_ms=5000)), KafkaError):
+                break
+        else:
+            pytest.fail("the link did not come back")
+
+    peer.run(main())
+    assert [len(answers) for answers in told.values()] == [1] * 300
+    # The virtual clock is looked at in whole milliseconds, and so is the timer.
+    assert all(at_ms <= due_ms[index] + 2 for index, ((_, at_ms),) in told.items())
+    failures = {"NetworkException", "RequestTimedOut", "BadAnswer"}
+    assert {name for ((name, _),) in told.values()} <= {"MetadataResponse", *failures}
+    assert sum(name == "MetadataResponse" for ((name, _),) in told.values()) > 20
+
+
 def test_a_half_open_connection_cannot_hold_a_request_beyond_its_time_out() -> None:
     peer = Peer()
 
@@ -397,7 +473,9 @@ def test_a_request_waits_for_room_in_flight_no_longer_than_it_may() -> None:
             await peer.here.tasks.sleep_ms(1)
         begun = peer.now_ms
         first = link.send(metadata(), timeout_ms=2000)
-        with pytest.raises(RequestTimedOut, match="Metadata was not sent: 1 requests to peer:9092"):
+        with pytest.raises(
+            RequestTimedOut, match=r"not sent: too many requests before it were not answered by peer:9092 .* 400 ms"
+        ):
             await link.send(metadata(), timeout_ms=400)
         assert 400 <= peer.now_ms - begun <= 402
         assert not link.is_slow
@@ -444,6 +522,22 @@ def test_an_idle_connection_is_closed_and_made_again_without_a_backoff() -> None
     peer.run(main())
 
 
+def test_a_connection_that_only_carries_requests_without_answers_is_not_idle() -> None:
+    """A producer with acks=0 was disconnected every nine minutes."""
+    peer = Peer()
+    peer.on_request = lambda session, request: session.answer(request) if request.header.request_api_key == 18 else None
+
+    async def main() -> None:
+        link = peer.link(idle_ms=2000)
+        link.connect()
+        for _ in range(10):
+            await peer.here.tasks.sleep_ms(1000)
+            assert link.send_only(metadata()) is None
+
+    peer.run(main())
+    assert len(peer.sessions) == 1
+
+
 def test_a_connection_on_which_a_request_waits_is_not_idle() -> None:
     peer = Peer()
 
@@ -477,7 +571,7 @@ def test_a_throttled_link_sends_nothing_until_it_may() -> None:
         begun = peer.now_ms
         await link.send(metadata(), timeout_ms=5000)
         assert 2000 <= peer.now_ms - begun <= 2200
-        with pytest.raises(RequestTimedOut):
+        with pytest.raises(RequestTimedOut, match=r"a throttle of peer:9092 .* did not end within 500 ms"):
             await link.send(metadata(), timeout_ms=500)
 
     peer.run(main())
