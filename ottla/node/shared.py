@@ -70,8 +70,9 @@ class Shared:
         self.closing.append(self.sockets.close)
 
     async def start_raft(self) -> None:
-        """Follow the metadata log from here on."""
+        """Follow the metadata log from here on; return when this node has all that is committed."""
         await self.raft.start()
+        await self.raft.until_caught_up()
         self.loader.add_publisher(SnapshotGenerator(self.world.tasks, self.raft))
 
     def channel(self, name: str, *, retry_ms: int = FORWARDING_RETRY_MS) -> ControllerChannel:
@@ -111,6 +112,8 @@ class Shared:
 
     def _make_raft(self) -> RaftNode:
         config = self.config
+        if len(config.quorum_voters) > 1:
+            raise CannotStart("controller.quorum.voters with more than one voter is not supported yet")
         name = config.controller_listener_names[0]
         voters = VoterSet.static(name, {voter.id: Address(voter.host, voter.port) for voter in config.quorum_voters})
         return RaftNode(
@@ -121,6 +124,8 @@ class Shared:
             directory_id=self.directories.ids[config.metadata_dir],
             voters=voters,
             listeners=self.listeners.voter_addresses,
+            cluster_id=self.directories.cluster_id,
+            listener_name=name,
             on_failure=self._on_raft_failure,
         )
 

@@ -1,11 +1,13 @@
 """The metadata log and its quorum (KRaft): a sans-io core, a driver, and the files Kafka keeps. See README.md.
 
-`RaftNode` is one voter; a `Listener` is told what is committed. `format_directory` prepares a directory.
+`RaftNode` is one voter or observer; a `Listener` is told what is committed. `format_directory` prepares a directory.
 """
 
 from ottla.raft.batches import MetadataRecord
+from ottla.raft.channel import RaftChannel
 from ottla.raft.config import RaftConfig, RaftSettings
 from ottla.raft.driver import RaftNode
+from ottla.raft.events import LeaderAndEpoch
 from ottla.raft.format import METADATA_DIR, format_directory, read_bootstrap
 from ottla.raft.listener import CommittedBatch, Listener
 from ottla.raft.quorum_state import DamagedQuorumState, Election
@@ -21,6 +23,8 @@ from ottla.raft.voters import ReplicaKey, VoterNode, VoterSet
 
 __all__ = [
     "RaftNode",
+    "RaftChannel",
+    "LeaderAndEpoch",
     "RaftConfig",
     "RaftSettings",
     "Listener",

@@ -5,7 +5,8 @@ Promises:
   torn is ever read, and no checkpoint has to be right.
 - The log begins at or before its oldest snapshot, and there is a snapshot wherever the log does not begin at 0: the
   whole state can always be read.
-- The voters and the `kraft.version` are known at every offset from the latest snapshot on.
+- The voters and the `kraft.version` are known at every offset from the latest snapshot on; where the log has none, the
+  voters of the settings count. Nobody else keeps them.
 
 Called by `driver`, on its one thread; `sync` of a plan may run in another.
 """
@@ -19,22 +20,24 @@ from functools import partial
 from itertools import pairwise
 
 from ottla.config import LogConfig
+from ottla.errors import CorruptMessage
 from ottla.raft.batches import BATCH_BYTES_MAX, decode_control, decode_records
 from ottla.raft.config import RaftSettings
 from ottla.raft.files import parent_of
 from ottla.raft.format import METADATA_DIR
 from ottla.raft.listener import CommittedBatch
-from ottla.raft.snapshot import DELETED, Snapshot, SnapshotId, SnapshotWriter, parse_name
-from ottla.raft.voters import History, VoterSet
+from ottla.raft.log_view import EpochEnd
+from ottla.raft.messages import PARTITION
+from ottla.raft.snapshot import DELETED, Snapshot, SnapshotId, SnapshotReceiver, SnapshotWriter, parse_name
+from ottla.raft.voters import EMPTY_VOTERS, History, VoterSet
 from ottla.records import Batch, batches
 from ottla.storage import AppendOrigin, Chores, Isolation, LogDir, SyncPlan, load_log
-from ottla.types import METADATA_TOPIC_ID, TopicPartition
+from ottla.types import METADATA_TOPIC_ID, Buffer
 from ottla.wire.data.control import KRaftVersionRecord, VotersRecord
 from ottla.world import World
 
 log = logging.getLogger(__name__)
 
-PARTITION = TopicPartition("__cluster_metadata", 0)
 READ_BYTES_MAX = 64 * 1024
 """How much is read and told at once, unless one batch is larger: some hundred records, a few milliseconds."""
 SNAPSHOT_BATCH_BYTES_MAX = 1 << 20
@@ -46,9 +49,12 @@ DELETE_DELAY_MS = 60_000
 class MetadataLog:
     """See the module."""
 
-    def __init__(self, world: World, config: RaftSettings, log_dir: str) -> None:
+    def __init__(
+        self, world: World, config: RaftSettings, log_dir: str, static_voters: VoterSet = EMPTY_VOTERS
+    ) -> None:
         self._world = world
         self._config = config
+        self._static_voters = static_voters
         self.directory = f"{log_dir.rstrip('/')}/{METADATA_DIR}"
         self.chores = Chores(world.clock)
         is_new = not world.disk.exists(self.directory)
@@ -65,8 +71,8 @@ class MetadataLog:
             world.disk.sync_dir(parent_of(self.directory))
         self.bytes_since_snapshot = 0
         """How much of the log the latest snapshot does not contain."""
-        self.voters: History[VoterSet] = History()
-        self.kraft_versions: History[int] = History()
+        self._voters: History[VoterSet] = History()
+        self._kraft_versions: History[int] = History()
         self._snapshots: list[SnapshotId] = []
         self._snapshot_facts: dict[SnapshotId, tuple[int, int]] = {}
         self._find_snapshots()
@@ -100,6 +106,35 @@ class MetadataLog:
         return self._snapshots[-1].epoch if self._snapshots else 0
 
     @property
+    def flushed_offset(self) -> int:
+        """Everything below is on the device."""
+        return self._log.recovery_point
+
+    @property
+    def voters(self) -> VoterSet:
+        found = self._voters.latest
+        return self._static_voters if found is None else found
+
+    @property
+    def voters_offset(self) -> int | None:
+        return self._voters.latest_offset
+
+    @property
+    def kraft_version(self) -> int:
+        return self._kraft_versions.latest or 0
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """The largest epoch at or below `epoch`, and where it ends; the log's end for one above all."""
+        found = self._log.end_offset_for_epoch(epoch)
+        if found is None:
+            return EpochEnd(self.last_epoch, self.end_offset)
+        earliest = self.earliest_snapshot_id
+        if earliest is not None and found == (epoch, earliest.offset):
+            # Below all epochs of the log: the last that is known is the one that the log's first snapshot ends with.
+            return EpochEnd(earliest.epoch, earliest.offset)
+        return EpochEnd(*found)
+
+    @property
     def failure(self) -> str | None:
         """Why the device can no longer be used, once it cannot."""
         return self._log.log_dir.failure
@@ -113,11 +148,42 @@ class MetadataLog:
     def append(self, data: bytes, *, epoch: int) -> int:
         """Append one whole batch of this leader's; returns the last offset."""
         info = self._log.append_as_leader(data, leader_epoch=epoch, origin=AppendOrigin.RAFT_LEADER)
+        self._note_appended(data)
+        return info.last_offset
+
+    def append_fetched(self, data: Buffer, *, epoch: int) -> None:
+        """Append batches of the leader of `epoch`, those that are whole; `CorruptMessage` if they cannot follow."""
+        offset = self.end_offset
+        for batch in batches(data):
+            if batch.base_offset != offset:
+                raise CorruptMessage(f"A batch begins at offset {batch.base_offset} where {offset} was fetched")
+            offset = batch.next_offset
+        info = self._log.append_as_follower(data, leader_epoch=epoch)
+        self._note_appended(memoryview(data)[: info.size])
+
+    def _note_appended(self, data: Buffer) -> None:
         for batch in batches(data):
             if batch.is_control:
                 self._note_control(batch)
         self.bytes_since_snapshot += len(data)
-        return info.last_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at and above `offset`."""
+        assert offset >= self.high_watermark, f"{offset} is below the high watermark {self.high_watermark}"
+        segment_count = len(self._log.segments)
+        self._log.truncate_to(offset)
+        if len(self._log.segments) != segment_count:
+            # A segment that a power cut brought back would follow others than those it was written behind.
+            self._world.disk.sync_dir(self.directory)
+        self._voters.truncate_to(offset)
+        self._kraft_versions.truncate_to(offset)
+        latest = self.latest_snapshot_id
+        self.bytes_since_snapshot = self._bytes_from(self.start_offset if latest is None else latest.offset)
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        """Batches from `offset` on, committed or not, for a follower."""
+        found = self._log.read(offset, bytes_max=bytes_max, isolation=Isolation.LOG_END)
+        return b"" if found.slice is None else bytes(found.slice.read())
 
     def plan_sync(self) -> SyncPlan | None:
         """What to sync so that all of the log survives a power cut; None when it would already.
@@ -167,9 +233,9 @@ class MetadataLog:
         if latest is not None:
             offset = latest.offset
             if latest.kraft_version:
-                self.kraft_versions.add(offset - 1, latest.kraft_version)
+                self._kraft_versions.add(offset - 1, latest.kraft_version)
             if latest.voters is not None:
-                self.voters.add(offset - 1, latest.voters)
+                self._voters.add(offset - 1, latest.voters)
         while offset < self.end_offset:
             found = self._log.read(offset, bytes_max=1 << 20, isolation=Isolation.LOG_END)
             assert found.slice is not None, f"offset {offset} is below the log's end"
@@ -183,9 +249,9 @@ class MetadataLog:
     def _note_control(self, batch: Batch) -> None:
         for offset, message in decode_control(batch):
             if isinstance(message, KRaftVersionRecord):
-                self.kraft_versions.add(offset, message.k_raft_version)
+                self._kraft_versions.add(offset, message.k_raft_version)
             elif isinstance(message, VotersRecord):
-                self.voters.add(offset, VoterSet.from_record(message))
+                self._voters.add(offset, VoterSet.from_record(message))
 
     # Snapshots
 
@@ -194,11 +260,41 @@ class MetadataLog:
         return self._snapshots[-1] if self._snapshots else None
 
     @property
+    def earliest_snapshot_id(self) -> SnapshotId | None:
+        return self._snapshots[0] if self._snapshots else None
+
+    @property
     def snapshot_ids(self) -> list[SnapshotId]:
         return list(self._snapshots)
 
     def latest_snapshot(self) -> Snapshot | None:
         return self._open(self._snapshots[-1]) if self._snapshots else None
+
+    def snapshot_size(self, id: SnapshotId) -> int | None:
+        """Its bytes; None when there is no such snapshot."""
+        return self._facts(id)[0] if id in self._snapshots else None
+
+    def read_snapshot(self, id: SnapshotId, position: int, bytes_max: int) -> bytes:
+        """A part of a snapshot's file, for a follower."""
+        file = self._world.disk.open(f"{self.directory}/{id.name}", read_only=True)
+        try:
+            return bytes(file.read_at(position, min(bytes_max, file.size() - position)))
+        finally:
+            file.close()
+
+    def receive_snapshot(self, id: SnapshotId) -> SnapshotReceiver:
+        """Begin the file of a snapshot that the leader has."""
+        return SnapshotReceiver(self._world.disk, f"{self.directory}/{id.name}", id)
+
+    def install(self, id: SnapshotId) -> None:
+        """A snapshot of the leader's is on disk: the log begins again where it ends."""
+        assert id.offset >= self.high_watermark, f"{id} is below the high watermark {self.high_watermark}"
+        if id not in self._snapshots:
+            insort(self._snapshots, id)
+        self._truncate_fully_at(id)
+        self._voters, self._kraft_versions = History(), History()
+        self.bytes_since_snapshot = 0
+        self._read_control_records()
 
     def new_snapshot(self, id: SnapshotId) -> SnapshotWriter | None:
         """Begin a snapshot; None when there is one there, or when the log begins there or above it already."""
@@ -208,7 +304,7 @@ class MetadataLog:
             raise ValueError(f"a snapshot at {id} would hold what is not committed: {self.high_watermark} on")
         if self._log.epochs.epoch_for_offset(id.offset - 1) != id.epoch:
             raise ValueError(f"the batch before offset {id.offset} is not of epoch {id.epoch}")
-        kraft_version = self.kraft_versions.at(id.offset - 1) or 0
+        kraft_version = self._kraft_versions.at(id.offset - 1) or 0
         return SnapshotWriter(
             self._world.disk,
             self._world.clock,
@@ -216,16 +312,20 @@ class MetadataLog:
             epoch=id.epoch,
             last_contained_log_timestamp=self.timestamp_before(id.offset),
             kraft_version=kraft_version,
-            voters=self.voters.at(id.offset - 1) if kraft_version else None,
+            voters=self._voters.at(id.offset - 1) if kraft_version else None,
             batch_bytes_max=SNAPSHOT_BATCH_BYTES_MAX,
         )
 
-    def add_snapshot(self, id: SnapshotId) -> None:
-        """A snapshot is on disk: it counts from now on."""
+    def add_snapshot(self, id: SnapshotId) -> bool:
+        """A snapshot is on disk: it counts from now on. False if the log begins above it by now, and it is gone."""
+        if id.offset < self.start_offset:
+            self._world.disk.remove(f"{self.directory}/{id.name}")
+            return False
         insort(self._snapshots, id)
         self.bytes_since_snapshot = self._bytes_from(id.offset)
-        self.voters.forget_before(id.offset - 1)
-        self.kraft_versions.forget_before(id.offset - 1)
+        self._voters.forget_before(id.offset - 1)
+        self._kraft_versions.forget_before(id.offset - 1)
+        return True
 
     def _bytes_from(self, offset: int) -> int:
         place = self._log.read(offset, bytes_max=1, isolation=Isolation.LOG_END).start
@@ -325,11 +425,18 @@ class MetadataLog:
     def _truncate_to_latest_snapshot(self) -> None:
         """A snapshot from the leader may be complete while the log still ends before it: then the log begins there."""
         latest = self.latest_snapshot_id
-        if latest is None or (latest.epoch, latest.offset) <= (self._log.epochs.latest_epoch or 0, self.end_offset):
+        if latest is None:
             return
-        log.info("[RaftLog %s] Truncating the log fully: it ends before snapshot %s", PARTITION, latest)
-        self._log.truncate_fully_and_start_at(latest.offset)
-        self._forget_before(latest, "the log was truncated fully")
+        # Also where the log's last epoch is above the snapshot's: then it is of a leader that lost what it had.
+        if latest.offset > self.end_offset or latest.epoch > (self._log.epochs.latest_epoch or 0):
+            self._truncate_fully_at(latest)
+
+    def _truncate_fully_at(self, id: SnapshotId) -> None:
+        log.info("[RaftLog %s] Truncating the log fully: it begins again at snapshot %s", PARTITION, id)
+        self._log.truncate_fully_and_start_at(id.offset)
+        # As in `truncate_to`, the old segments must not come back.
+        self._world.disk.sync_dir(self.directory)
+        self._forget_before(id, "the log was truncated fully")
 
     # Life
 

@@ -22,6 +22,7 @@ from ottla.raft.batches import decode_records as _decode_records
 from ottla.raft.files import publish
 from ottla.raft.voters import VoterSet
 from ottla.records import LOG_OVERHEAD, Batch, RecordBatchBuilder, batches
+from ottla.types import Buffer
 from ottla.wire import DecodeError, Message
 from ottla.wire.data.control import (
     KRaftVersionRecord,
@@ -159,6 +160,37 @@ class SnapshotWriter:
         self.size += len(data)
 
 
+class SnapshotReceiver:
+    """The file of a snapshot that comes from the leader in parts; it counts only when all of it is there and sound."""
+
+    def __init__(self, disk: Disk, path: str, id: SnapshotId) -> None:
+        self._disk = disk
+        self.path = path
+        self.id = id
+        self._file = disk.open(path + PARTIAL, create=True)
+        self._file.truncate(0)
+        self.size = 0
+
+    def append(self, data: Buffer) -> None:
+        self._file.write_at(self.size, data)
+        self.size += len(data)
+
+    def freeze(self) -> None:
+        """Make the file durable and give it its name; `DamagedSnapshot` if it is none. Touches only the device."""
+        try:
+            Snapshot(self._disk, self.path + PARTIAL, self.id).verify()
+            self._file.sync()
+        finally:
+            self._file.close()
+        publish(self._disk, self.path + PARTIAL, self.path)
+
+    def give_up(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        if self._disk.exists(self.path + PARTIAL):
+            self._disk.remove(self.path + PARTIAL)
+
+
 def write_snapshot_file(
     disk: Disk,
     clock: Clock,
@@ -239,6 +271,14 @@ class Snapshot:
                 except (DecodeError, CorruptMessage, InvalidRecord) as error:
                     raise DamagedSnapshot(f"{self.path}: {error}") from error
         if not has_footer:
+            raise DamagedSnapshot(f"{self.path} has no footer")
+
+    def verify(self) -> None:
+        """Raise `DamagedSnapshot` unless the file is whole: every batch sound, and the footer last."""
+        last = None
+        for batch in self._batches():
+            last = self._control(batch) if batch.is_control else None
+        if not last or not isinstance(last[-1], SnapshotFooterRecord):
             raise DamagedSnapshot(f"{self.path} has no footer")
 
     def records(self) -> Iterator[VersionedRecord]:

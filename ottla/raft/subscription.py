@@ -50,9 +50,13 @@ class Subscription:
                 self._tell_leader()
             except Exception as error:  # noqa: BLE001  whatever it is, this listener's state is no longer the log's
                 self._on_error(error)
-        elif self.next_offset is None or self.next_offset < self._log_of().high_watermark:
+        elif not self.is_at(self._log_of().high_watermark):
             self.is_busy = True
             self._tasks.spawn(self._catch_up(), "raft-catch-up")
+
+    def is_at(self, offset: int) -> bool:
+        """Whether it has been told everything below `offset`."""
+        return self.next_offset is not None and self.next_offset >= offset
 
     def on_leader(self, epoch: int, epoch_start_offset: int) -> None:
         """This node leads; the listener is told when it has come that far."""
@@ -82,7 +86,7 @@ class Subscription:
     async def _catch_up(self) -> None:
         try:
             log = self._log_of()
-            while self.next_offset is None or self.next_offset < log.high_watermark:
+            while not self.is_at(log.high_watermark):
                 self._step(log)
                 await self._tasks.sleep_ms(0)
             self._tell_leader()

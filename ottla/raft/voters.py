@@ -125,6 +125,10 @@ class VoterSet:
         )
 
 
+EMPTY_VOTERS = VoterSet({})
+"""Nobody: where neither the settings nor the log name a voter yet."""
+
+
 class History(Generic[T]):
     """A value that control records change: what it was at which offset, from the latest snapshot on."""
 

@@ -76,7 +76,7 @@ class VirtualTasks:
             return asyncio.sleep(self._chance.randrange(self.turn_us_max) / 1_000_000)
         return asyncio.sleep(self._clock.true_us(delay_ms) / 1_000_000 if self._clock.drift_ppm else delay_ms / 1000)
 
-    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+    def in_thread(self, work: Callable[[], T], *, at_once: bool = False) -> Awaitable[T]:
         told: asyncio.Future[T] = self._loop.create_future()
         self._after_a_while(lambda: self._run(work, told))
         return told

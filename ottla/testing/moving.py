@@ -41,8 +41,8 @@ class MovingTasks:
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> Task[T]:
         return self._tasks.spawn(work, name)
 
-    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
-        return self._tasks.in_thread(work)
+    def in_thread(self, work: Callable[[], T], *, at_once: bool = False) -> Awaitable[T]:
+        return self._tasks.in_thread(work, at_once=at_once)
 
     def later(self, delay_ms: float, call: Callable[[], object]) -> Timer:
         timer = _MovingTimer(self._timers, self._clock.monotonic_ms() + delay_ms, call)

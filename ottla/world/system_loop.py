@@ -8,6 +8,7 @@ runs one coroutine to its end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gc
 import logging
@@ -15,6 +16,7 @@ import os
 import random
 import signal
 import socket
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -118,8 +120,31 @@ class SystemTasks:
     def sleep_ms(self, delay_ms: float) -> Awaitable[None]:
         return asyncio.sleep(delay_ms / 1000)
 
-    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
-        return self._loop.run_in_executor(None, work)
+    def in_thread(self, work: Callable[[], T], *, at_once: bool = False) -> Awaitable[T]:
+        if not at_once:
+            return self._loop.run_in_executor(None, work)
+        done: asyncio.Future[T] = self._loop.create_future()
+        threading.Thread(target=self._run, args=(work, done), name="at-once", daemon=True).start()
+        return done
+
+    def _run(self, work: Callable[[], T], done: asyncio.Future[T]) -> None:
+        result: T | None = None
+        failure: BaseException | None = None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001  whatever it is, the one who waits gets it
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            self._loop.call_soon_threadsafe(_settle, done, result, failure)
+
+
+def _settle(done: asyncio.Future[Any], result: object, failure: BaseException | None) -> None:
+    if done.done():
+        return
+    if failure is None:
+        done.set_result(result)
+    else:
+        done.set_exception(failure)
 
 
 class SystemNetwork:

@@ -82,6 +82,7 @@ class Node:
 
     async def start(self, *, log_dir: Uuid, previous_epoch: int = -1) -> None:
         await self.raft.start()
+        await self.raft.until_caught_up()
         response = await self.controller.handle(
             BrokerRegistrationRequest(
                 broker_id=1,
@@ -230,6 +231,7 @@ def test_a_snapshot_takes_the_place_of_the_log(machine: Machine) -> None:
 
     async def second(node: Node) -> tuple[Image, int]:
         await node.raft.start()
+        await node.raft.until_caught_up()
         assert node.loader.image.offset >= image.offset
         read = node.loader.image
         return read, node.raft.log_start_offset
@@ -246,6 +248,7 @@ def test_an_empty_log_gets_the_records_that_kafka_writes(tmp_path: Path, machine
 
     async def main(node: Node) -> bytes:
         await node.raft.start()
+        await node.raft.until_caught_up()
         await node.world.tasks.sleep_ms(100)
         file = node.world.disk.open(f"{DATA}/__cluster_metadata-0/00000000000000000000.log", read_only=True)
         data = bytes(file.read_at(0, file.size()))
@@ -281,6 +284,7 @@ def test_the_golden_log_is_led_again_by_its_broker(tmp_path: Path, machine: Mach
 def test_the_quorum_is_described_for_its_own_partition_only(machine: Machine) -> None:
     async def main(node: Node) -> list[DescribeQuorumResponse]:
         await node.raft.start()
+        await node.raft.until_caught_up()
         answers = []
         for name in ("__cluster_metadata", "orders"):
             topic = DescribeQuorumRequestTopicData(name, [DescribeQuorumRequestPartitionData(0)])

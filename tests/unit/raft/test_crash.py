@@ -47,6 +47,7 @@ class History:
         assert (election.epoch if election else 0) >= last_led, "an epoch that was led is written down"
         raft.subscribe(watch)
         await raft.start()
+        await raft.until_caught_up()
         assert raft.failure is None
         for step in range(APPENDS):
             if watch.is_caught_up:

@@ -33,6 +33,7 @@ def write_directory(directory: Path) -> Path:
             raft, recorder = node(world, directory), Recorder()
             raft.subscribe(recorder)
             await raft.start()
+            await raft.until_caught_up()
             for number in range(100):
                 raft.append([record(life * 100 + number), NoOpRecord()])
             raft.append([TopicRecord(name="orders", topic_id=Uuid(b"0123456789abcdef"))])
@@ -119,6 +120,7 @@ def test_ottla_leads_what_kafkas_storage_tool_formatted(tmp_path: Path) -> None:
         raft = node(world, data, 5, directory_id)
         raft.subscribe(recorder)
         await raft.start()
+        await raft.until_caught_up()
         assert (raft.kraft_version, raft.epoch) == (1, 1)
         assert raft.voters == VoterSet.standalone(5, directory_id, LISTENERS)
         assert raft.latest_snapshot_id == SnapshotId(0, 0)

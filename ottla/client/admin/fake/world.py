@@ -82,7 +82,7 @@ class FakeTasks:
     async def sleep_ms(self, delay_ms: float) -> None:
         self._clock.ms += max(1, round(delay_ms))
 
-    async def in_thread(self, work: Callable[[], T]) -> T:
+    async def in_thread(self, work: Callable[[], T], *, at_once: bool = False) -> T:
         return work()
 
 
