@@ -8,8 +8,8 @@ core how far this node's own copy counts.
 
 Promises: a batch is told to listeners only when it is committed, which for this node's own copy means on the device;
 the vote and the epoch are on the device before anything is sent or appended because of them. Its syncs do not queue
-behind a cleaner's. A device that fails ends the leadership: listeners are told, `on_failure` is called once, and nothing
-more is written.
+behind a cleaner's. A device that fails ends the leadership: listeners are told, `on_failure` is called once, and
+nothing more is written.
 Called by the composition root; listened to by the controller and by every node's metadata loader.
 """
 
