@@ -40,11 +40,7 @@ class ControllerRole:
             bootstrap=read_bootstrap(world, config.metadata_dir) or bootstrap_records(),
         )
         shared.raft.subscribe(self.controller)
-        services = ControllerServices(
-            shared.context,
-            self.controller,
-            shared.raft,  # type: ignore[arg-type]  # it has no `handle` yet, and `QUORUM` is not served
-        )
+        services = ControllerServices(shared.context, self.controller, shared.raft)
         self.dispatcher = shared.controller_dispatcher = Dispatcher(services)
 
     @property

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from ottla.config import BrokerConfig
-from ottla.errors import NetworkException
 from ottla.metadata import ImageLoader, SnapshotGenerator
-from ottla.node.controller_channel import FORWARDING_RETRY_MS, ControllerChannel, Link
+from ottla.net import Link, LinkSettings
+from ottla.node.controller_channel import FORWARDING_RETRY_MS, ControllerChannel
 from ottla.node.directories import CannotStart, Directories, check_directories
 from ottla.node.listeners import Listeners
-from ottla.raft import RaftNode, VoterSet
+from ottla.raft import LinkChannel, RaftNode, VoterSet
 from ottla.server import Dispatcher, NodeContext, SocketServer
 from ottla.world import Address, NodeWorld
 
@@ -99,7 +99,14 @@ class Shared:
                 await ended
 
     def _connect(self, node_id: int, address: Address) -> Link:
-        raise NetworkException(f"Node {node_id} at {address} cannot be reached: Ottla has quorums of one node only")
+        own_id = self.config.node_id
+        return Link(
+            self.world,
+            address,
+            LinkSettings(f"controller-channel-{own_id}", idle_ms=self.config.connections_max_idle_ms),
+            subject=f"NodeToControllerChannelManager id={own_id}",
+            node_id=node_id,
+        )
 
     def _lock_metadata_dir(self) -> None:
         path = f"{self.config.metadata_dir}/{LOCK}"
@@ -112,10 +119,12 @@ class Shared:
 
     def _make_raft(self) -> RaftNode:
         config = self.config
-        if len(config.quorum_voters) > 1:
-            raise CannotStart("controller.quorum.voters with more than one voter is not supported yet")
         name = config.controller_listener_names[0]
         voters = VoterSet.static(name, {voter.id: Address(voter.host, voter.port) for voter in config.quorum_voters})
+        channel = LinkChannel(
+            self.world, node_id=config.node_id, connect_timeout_ms=config.controller_quorum_request_timeout_ms
+        )
+        self.closing.append(channel.close)  # after raft has stopped
         return RaftNode(
             self.world,
             config,
@@ -126,6 +135,7 @@ class Shared:
             listeners=self.listeners.voter_addresses,
             cluster_id=self.directories.cluster_id,
             listener_name=name,
+            channel=channel,
             on_failure=self._on_raft_failure,
         )
 

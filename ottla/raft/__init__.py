@@ -4,7 +4,7 @@
 """
 
 from ottla.raft.batches import MetadataRecord
-from ottla.raft.channel import RaftChannel
+from ottla.raft.channel import LinkChannel, RaftChannel
 from ottla.raft.config import RaftConfig, RaftSettings
 from ottla.raft.driver import RaftNode
 from ottla.raft.events import LeaderAndEpoch
@@ -24,6 +24,7 @@ from ottla.raft.voters import ReplicaKey, VoterNode, VoterSet
 __all__ = [
     "RaftNode",
     "RaftChannel",
+    "LinkChannel",
     "LeaderAndEpoch",
     "RaftConfig",
     "RaftSettings",

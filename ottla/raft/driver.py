@@ -481,9 +481,10 @@ class RaftNode:
 
     # To and from other nodes
 
-    def handle(self, request: Message, *, version: int, listener: str) -> Promise[Message]:
+    def handle(self, request: Message, *, version: int, listener: str | None = None) -> Promise[Message]:
         """The answer to Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot or DescribeQuorum, in the form of
-        `version`; `listener` is the name of the listener that the request came in on."""
+        `version`; `listener` is the name of the listener that the request came in on, the first of the controllers'
+        unless it is given."""
         assert isinstance(request, messages.REQUESTS), f"{type(request).__name__} is no request of the quorum"
         promise: Promise[Message] = self._tasks.promise()
         if not self._is_started or self._is_stopped or self.failure is not None or self._request_count >= INBOX_MAX:
@@ -493,7 +494,7 @@ class RaftNode:
         else:
             self._open_requests[promise] = request
             self._request_count += 1
-            self._post(Received(promise, request, version, listener))
+            self._post(Received(promise, request, version, self._listener_name if listener is None else listener))
         return promise
 
     def _answer(self, answer: Answer) -> None:

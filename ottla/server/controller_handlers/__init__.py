@@ -7,9 +7,9 @@ it is the active one.
 from __future__ import annotations
 
 QUORUM = frozenset(["BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot", "Vote"])
-"""What raft answers. Served, and advertised, once `RaftNode.handle` is there: then `SERVED` takes them in."""
+"""What raft answers."""
 
-SERVED = frozenset(
+SERVED = QUORUM | frozenset(
     [
         "AllocateProducerIds",
         "AlterConfigs",

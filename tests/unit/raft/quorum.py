@@ -4,25 +4,40 @@ Every node has a clock, a disk and a life of its own; requests and responses cro
 faults happen while leaders append, then heals everything and asks for convergence. What is checked, all the time:
 an epoch has one leader; what a node tells as committed is the same on every node, batch by batch, and never goes back;
 a snapshot holds what was committed up to it. At the end: everybody has everything that anybody was told, the logs are
-equal byte for byte, and a new record reaches all.
+equal byte for byte, and a new record reaches all. `python -m tests.unit.raft.quorum FIRST LAST` plays many seeds.
 """
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from contextvars import copy_context
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.errors import NotController
-from ottla.raft import CommittedBatch, LeaderAndEpoch, RaftConfig, RaftNode, VoterSet
+from ottla.raft import (
+    CommittedBatch,
+    LeaderAndEpoch,
+    RaftConfig,
+    RaftNode,
+    ReplicaKey,
+    VoterNode,
+    VoterSet,
+    format_directory,
+)
+from ottla.raft.messages import error_response
+from ottla.raft.voters import EMPTY_VOTERS
+from ottla.records import batches
 from ottla.sim import CHANGES, Moment
 from ottla.sim.clock import VirtualClock
 from ottla.sim.disk import VirtualDisk
 from ottla.sim.life import Life
 from ottla.sim.loop import VirtualLoop
 from ottla.sim.network import VirtualNetwork
-from ottla.sim.world import VirtualNodeWorld, node_world
+from ottla.sim.world import VirtualNodeWorld, VirtualWorld, node_world
 from ottla.types import Uuid
 from ottla.wire import Message, decode, encode
 from ottla.wire.metadata import VersionedRecord
@@ -40,6 +55,8 @@ CONFIG = RaftConfig(
     controller_quorum_fetch_max_bytes=150,
     controller_quorum_fetch_snapshot_max_bytes=400,
 )
+T = TypeVar("T")
+
 LISTENER = "CONTROLLER"
 CLUSTER = "a cluster"
 SECOND_US = 1_000_000
@@ -47,6 +64,10 @@ SECOND_US = 1_000_000
 
 class Violation(AssertionError):
     """What must never happen has happened."""
+
+
+def directory_of(node_id: int) -> Uuid:
+    return Uuid(f"the directory {node_id:02}".encode())
 
 
 class Truth:
@@ -160,16 +181,17 @@ class Member:
         self.is_started = False
         self.high_watermark = 0
         self.watch = Watch(quorum.truth, self.id)
-        self.raft = quorum.make_node(
+        self.raft = RaftNode(
             self.world,
             CONFIG,
             DATA,
             node_id=self.id,
-            directory_id=Uuid(f"the directory {self.id:02}".encode()),
-            voters=quorum.voters,
+            directory_id=directory_of(self.id),
+            voters=EMPTY_VOTERS if quorum.is_formatted else quorum.voters,
             listeners={LISTENER: quorum.addresses[self.id]} if self.is_voter else {},
             cluster_id=CLUSTER,
             listener_name=LISTENER,
+            bootstrap=list(quorum.addresses.values()) if quorum.is_formatted else [],
             channel=Channel(quorum, self),
             can_become_voter=self.is_voter,
         )
@@ -190,11 +212,20 @@ class Member:
             self.quorum.failures.append(f"node {self.id} does not start: {task.exception()!r}")
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        if leader.leader_id == self.id:
-            try:
-                self.quorum.truth.lead(leader.epoch, self.id, self.life_count)
-            except Violation as violation:
-                self.quorum.failures.append(str(violation))
+        if leader.leader_id != self.id:
+            return
+        quorum = self.quorum
+        try:
+            quorum.truth.lead(leader.epoch, self.id, self.life_count)
+        except Violation as violation:
+            quorum.failures.append(str(violation))
+        if quorum.is_faulty and quorum.chance.random() < 0.5:
+            # Leaders that die young, after a few messages, leave logs that differ at their ends.
+            life, is_power_cut = self.life_count, quorum.chance.random() < 0.3
+            quorum.after_ms(
+                quorum.chance.uniform(0, 5) * quorum.delay_us_max / 1000,
+                lambda: self.kill(is_power_cut=is_power_cut) if self.life_count == life else None,
+            )
 
     def on_crash(self) -> None:
         """The disk has killed the node."""
@@ -210,7 +241,7 @@ class Member:
         else:
             self.disk.process_crash()
         self.disk.clear_faults()
-        self.quorum.after_ms(self.quorum.chance.choice((5, 50, 400, 1500)), self.restart)
+        self.quorum.after_ms(self.quorum.chance.choice((5, 50, 700, 2000)), self.restart)
 
     def restart(self) -> None:
         if not self.is_alive:
@@ -249,15 +280,17 @@ class Channel:
 
         def on_answer(answer: bytes) -> None:
             if not promise.done() and quorum.is_open(receiver.id, sender.id):
-                promise.set_result(decode(_response_of(request), version, answer))
+                promise.set_result(decode(type(error_response(request, 0)), version, answer))
 
         def on_arrival() -> None:
             if not receiver.is_alive or not receiver.is_started or not quorum.is_open(sender.id, receiver.id):
                 return
             told = receiver.raft.handle(decode(type(request), version, data), version=version, listener=LISTENER)
-            told.add_done_callback(
-                lambda done: quorum.cross(life.context, lambda answer=encode(done.result(), version): on_answer(answer))
-            )
+            told.add_done_callback(on_told)
+
+        def on_told(done: Any) -> None:
+            answer = encode(done.result(), version)
+            quorum.cross(life.context, lambda: on_answer(answer))
 
         def arrive() -> None:
             if receiver.is_alive:
@@ -270,12 +303,6 @@ class Channel:
         return promise
 
 
-def _response_of(request: Message) -> type[Message]:
-    from ottla.raft.messages import _RESPONSES
-
-    return _RESPONSES[type(request)]
-
-
 class Quorum:
     """Voters 1 to `voter_count` and observers above."""
 
@@ -285,11 +312,14 @@ class Quorum:
         *,
         voter_count: int = 3,
         observer_count: int = 1,
-        make_node: Callable[..., RaftNode] = RaftNode,
+        is_formatted: bool = False,
+        is_faulty: bool = True,
     ) -> None:
+        """`is_formatted` puts the voters into the log, as `storage format --initial-controllers` does."""
         self.seed = seed
         self.chance = Random(f"{seed} quorum")
-        self.make_node = make_node
+        self.is_formatted = is_formatted
+        self._context = copy_context()
         self.loop = VirtualLoop()
         self.network = VirtualNetwork(self.loop, Random(f"{seed} network"))
         self.truth = Truth()
@@ -297,21 +327,30 @@ class Quorum:
         self.next_number = 0
         self.addresses = {id: Address("host", id) for id in range(1, voter_count + 1)}
         self.voters = VoterSet.static(LISTENER, self.addresses)
+        if is_formatted:
+            self.voters = VoterSet.of(
+                VoterNode(ReplicaKey(id, directory_of(id)), {LISTENER: address})
+                for id, address in self.addresses.items()
+            )
         self.cuts: set[tuple[int, int]] = set()
         """From whom nothing reaches whom."""
         self.loss = self.chance.choice((0, 0, 0.02, 0.1))
         self.doubling = self.chance.choice((0, 0.05))
-        self.delay_us_max = self.chance.choice((2_000, 20_000, 150_000))
-        self.is_faulty = True
+        self.delay_us_max = self.chance.choice((2_000, 30_000, 80_000))
+        self.is_faulty = is_faulty
         self.snapshot_count = 0
         self.members = {
             id: Member(self, id, is_voter=id <= voter_count) for id in range(1, voter_count + observer_count + 1)
         }
+        for member in self.members.values() if is_formatted else ():
+            world = VirtualWorld(clock=member.clock, disk=member.disk, random=self.chance)
+            format_directory(world, DATA, [], voters=self.voters if member.is_voter else None)
 
     # What members and channels use
 
     def after_ms(self, ms: float, call: Callable[[], object]) -> None:
-        self.loop.call_at_us(self.loop.now_us + round(ms * 1000), call)
+        # In nobody's context: what a node asks for here outlives it.
+        self.loop.call_at_us(self.loop.now_us + round(ms * 1000), call, context=self._context)
 
     def is_open(self, sender_id: int, receiver_id: int) -> bool:
         return (sender_id, receiver_id) not in self.cuts
@@ -321,27 +360,57 @@ class Quorum:
         if self.is_faulty and self.chance.random() < self.loss:
             return
         delay_us = self.chance.randrange(100, self.delay_us_max if self.is_faulty else 2_000)
-        self.loop.call_at_us(self.loop.now_us + delay_us, call, context=context)
+        self.loop.call_at_us(self.loop.now_us + delay_us, call, context=context or self._context)
 
     # A seed's history
 
     def run(self, seconds: float = 12) -> None:
         """Faults for a while, then healing, then convergence; raises `Violation`."""
-        try:
-            for member in self.members.values():
-                member.start()
-            self._plan_append()
+        with self:
+            self.plan_append()
             self._plan_fault()
-            self._run_for(seconds)
+            self.run_for(seconds)
             self._heal()
             self._converge()
-        finally:
-            for member in self.members.values():
-                if member.life is not None:
-                    member.life.end()
-            self.loop.close()
 
-    def _run_for(self, seconds: float, is_done: Callable[[], bool] = lambda: False) -> None:
+    def __enter__(self) -> Quorum:
+        for member in self.members.values():
+            member.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members.values():
+            if member.life is not None:
+                member.life.end()
+        self.loop.close()
+
+    def call(self, member: Member, call: Callable[[], T]) -> T:
+        """What `call` returns in the life of a member."""
+        found: list[T] = []
+        self._in_life(member, lambda: found.append(call()))
+        self.loop.run_until(lambda: bool(found))
+        return found[0]
+
+    def wait(self, is_done: Callable[[], bool], seconds: float = 20) -> None:
+        """Run until it is so."""
+        self.run_for(seconds, is_done)
+        assert is_done(), self._describe()
+
+    @property
+    def leader(self) -> Member | None:
+        """Who leads and knows it, if there is one."""
+        found = [m for m in self.members.values() if m.is_alive and m.is_started and m.watch.is_leader]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everybody lives and follows the one leader."""
+        leader, members = self.leader, self.members.values()
+        return leader is not None and all(
+            member.is_alive and member.is_started and member.raft.leader_id == leader.id for member in members
+        )
+
+    def run_for(self, seconds: float, is_done: Callable[[], bool] = lambda: False) -> None:
         end_us = self.loop.now_us + round(seconds * SECOND_US)
         self.loop.call_at_us(end_us, lambda: None)
         self.loop.run_until(lambda: self._check() or self.loop.now_us >= end_us or is_done())
@@ -354,11 +423,11 @@ class Quorum:
                 raise Violation(self.failures[0])
         return False
 
-    def _plan_append(self) -> None:
+    def plan_append(self) -> None:
         self.after_ms(self.chance.choice((1, 5, 20, 100)), self._append)
 
     def _append(self) -> None:
-        self._plan_append()
+        self.plan_append()
         for member in self.members.values():
             if member.is_alive and member.is_started and member.watch.is_leader and self.chance.random() < 0.7:
                 self._in_life(member, lambda member=member: self._append_to(member))
@@ -427,21 +496,13 @@ class Quorum:
 
     def _converge(self) -> None:
         """One leader, one high watermark, one log, and a new record reaches everybody."""
-
-        def is_settled() -> bool:
-            members = list(self.members.values())
-            if not all(member.is_alive and member.is_started for member in members):
-                return False
-            leaders = [member for member in members if member.watch.is_leader]
-            return len(leaders) == 1 and all(member.raft.leader_id == leaders[0].id for member in members)
-
-        self._run_for(20, is_settled)
-        if not is_settled():
+        self.run_for(20, lambda: self.is_settled)
+        if not self.is_settled:
             raise Violation(f"no leader that all follow after healing: {self._describe()}")
         wanted = self.next_number + 20
-        self._run_for(20, lambda: self.next_number >= wanted)
+        self.run_for(20, lambda: self.next_number >= wanted)
         end_offset = max(member.raft.log_end_offset for member in self.members.values())
-        self._run_for(20, lambda: all(m.watch.next_offset >= end_offset for m in self.members.values()))
+        self.run_for(20, lambda: all(m.watch.next_offset >= end_offset for m in self.members.values()))
         for member in self.members.values():
             member.check()
             if member.watch.next_offset < end_offset:
@@ -457,8 +518,6 @@ class Quorum:
             raise Violation(f"the logs differ between {start} and {end}")
 
     def _content(self, member: Member, start: int, end: int) -> bytes:
-        from ottla.records import batches
-
         parts = []
         offset = start
         while offset < end:
@@ -475,3 +534,12 @@ class Quorum:
             else f"{m.id}: dead"
             for m in self.members.values()
         )
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    first, last = int(sys.argv[1]), int(sys.argv[2])
+    for number in range(first, last):
+        for voters in (3, 5):
+            print(f"seed {number} with {voters} voters", flush=True)
+            Quorum(number, voter_count=voters, is_formatted=number % 3 == 2).run()

@@ -1,0 +1,91 @@
+"""Nodes that make a quorum of several: they find each other over the network, elect, follow, and elect again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from ottla.sim.cluster import SimulatedCluster, layout
+from ottla.sim.logs import LogCapture
+from ottla.sim.loop import VirtualLoop
+from ottla.sim.network import VirtualNetwork
+from ottla.sim.node import SimulatedNode
+
+
+class Cluster:
+    """Simulated nodes and the loop that they run on."""
+
+    def __init__(self, seed: int, node_count: int, *, controller_count: int = 0) -> None:
+        self.loop = VirtualLoop()
+        self.errors: list[str] = []
+        self.logs = LogCapture(lambda _: None, self.errors.append)
+        network = VirtualNetwork(self.loop, Random(f"{seed} network"))
+        settings = layout(node_count, controller_count=controller_count)
+        if not node_count:
+            settings = {name: own for name, own in settings.items() if own["process.roles"] == "controller"}
+        self.cluster = SimulatedCluster(network, settings, self.logs, lambda _: None, str(seed))
+
+    def start(self, *names: str) -> None:
+        self.loop.run_until_complete(self.cluster.start(*names))
+
+    def wait(self, is_done: Callable[[], bool], seconds: float = 30) -> None:
+        end_us = self.loop.now_us + round(seconds * 1_000_000)
+        self.loop.call_at_us(end_us, lambda: None)
+        self.loop.run_until(lambda: is_done() or self.loop.now_us >= end_us)
+        assert is_done()
+
+    @property
+    def leaders(self) -> list[SimulatedNode]:
+        return [node for node in self.cluster if node.is_running and node.node is not None and node.node.raft.is_leader]
+
+    def settled(self) -> SimulatedNode:
+        """The one leader, whom all that run follow."""
+
+        def is_settled() -> bool:
+            running = [one.node for one in self.cluster if one.is_running and one.node is not None]
+            return len(self.leaders) == 1 and len({node.raft.leader_id for node in running}) == 1
+
+        self.wait(is_settled)
+        return self.leaders[0]
+
+
+def test_three_controllers_elect_one_and_another_when_it_dies() -> None:
+    quorum = Cluster(1, 0, controller_count=3)
+    quorum.start()
+    first = quorum.settled()
+    assert first.node is not None
+    epoch = first.node.raft.epoch
+    first.kill()
+    second = quorum.settled()
+    assert second is not first
+    assert second.node is not None
+    assert second.node.raft.epoch > epoch
+    quorum.start(first.name)
+    assert quorum.settled() is second
+    offset = second.node.raft.high_watermark
+    quorum.wait(
+        lambda: all(one.node is not None and one.node.loader.image.offset >= offset - 1 for one in quorum.cluster)
+    )
+
+
+def test_a_leader_that_is_stopped_in_order_is_followed_soon() -> None:
+    quorum = Cluster(2, 0, controller_count=3)
+    quorum.start()
+    first = quorum.settled()
+    begun_us = quorum.loop.now_us
+    quorum.loop.run_until_complete(quorum.cluster.stop(first.name))
+    quorum.settled()
+    assert (quorum.loop.now_us - begun_us) / 1000 < 1_000, "without an election timeout"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_of_both_roles_register_with_whoever_leads(seed: int) -> None:
+    cluster = Cluster(seed, 3)
+    cluster.start()
+    leader = cluster.settled()
+    assert leader.node is not None
+    cluster.wait(
+        lambda: all(one.node is not None and len(one.node.loader.image.brokers) == 3 for one in cluster.cluster)
+    )
