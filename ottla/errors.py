@@ -34,6 +34,11 @@ class KafkaError(Exception):
         """What a client is told: the message given, or the class's own sentence."""
         return str(self.args[0]) if self.args else type(self).__doc__ or self.name
 
+    @property
+    def specific_message(self) -> str | None:
+        """The message given; None when there is only the class's own sentence, which Kafka often leaves out."""
+        return str(self.args[0]) if self.args else None
+
     def __str__(self) -> str:
         return self.message
 

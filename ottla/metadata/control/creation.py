@@ -279,7 +279,7 @@ class Creation:
                     break
                 response.results.append(CreatePartitionsTopicResult(topic.name, 0, None))
             except KafkaError as error:
-                response.results.append(CreatePartitionsTopicResult(topic.name, error.code, error.message))
+                response.results.append(CreatePartitionsTopicResult(topic.name, error.code, error.specific_message))
         check_record_count(records)
         return Result(response, [] if request.validate_only else records)
 
@@ -380,7 +380,7 @@ def check_record_count(records: Sequence[VersionedRecord]) -> None:
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
     # No partition count and no settings: the defaults of the message say that there are none.
-    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.specific_message)
 
 
 def _twice(items: Collection[T]) -> list[T]:

@@ -53,6 +53,12 @@ class Heartbeats:
     def find(self, broker_id: int, epoch: int) -> Session | None:
         return self._sessions.get((broker_id, epoch))
 
+    def forget_progress(self, broker_id: int, epoch: int) -> None:
+        """It has registered: whatever it has told before it tells again. Its session goes on."""
+        session = self._sessions.get((broker_id, epoch))
+        if session is not None:
+            session.metadata_offset = session.shutdown_offset = -1
+
     def forget(self, broker_id: int, epoch: int) -> None:
         self._sessions.pop((broker_id, epoch), None)
 

@@ -121,7 +121,10 @@ class Lifecycle:
             record.broker_epoch = existing.epoch
         # Last: a broker whose registration was cut off registers again, and what is left is done then.
         records.append(VersionedRecord(record, self._features.metadata_version.register_broker_record_version))
-        return Result(record.broker_epoch, records, is_atomic=False)
+        heartbeats, key = self._heartbeats, (record.broker_id, record.broker_epoch)
+        return Result(
+            record.broker_epoch, records, is_atomic=False, on_appended=lambda _: heartbeats.forget_progress(*key)
+        )
 
     def _after_shutdown(self, broker_id: int, *, is_clean: bool) -> list[VersionedRecord]:
         """What the end of its last incarnation means for partitions, in case nobody noticed it."""
@@ -206,8 +209,12 @@ class Lifecycle:
             should_shut_down=after is BrokerState.SHUTDOWN_NOW,
         )
 
+        change_offset = self._brokers.change_offsets[broker.id]
+
         def on_appended(last_offset: int) -> None:
-            session.metadata_offset = request.current_metadata_offset
+            # Of a broker whose registration has just changed nothing is known, as in Kafka, until it is heard again.
+            has_changed = self._brokers.change_offsets[broker.id] != change_offset
+            session.metadata_offset = -1 if has_changed else request.current_metadata_offset
             if reply.is_fenced:
                 session.shutdown_offset = -1
             elif reply.is_shutting_down and session.shutdown_offset < 0:
@@ -218,7 +225,7 @@ class Lifecycle:
             reply,
             records,
             is_atomic=False,
-            rests_on=self._brokers.change_offsets[broker.id],
+            rests_on=change_offset,
             on_appended=on_appended,
         )
 
@@ -247,11 +254,11 @@ class Lifecycle:
         return BrokerState.SHUTDOWN_NOW
 
     def _lowest_active_offset(self) -> float:
-        """How far every active broker has replayed; infinite when none is active."""
+        """How far all brokers have replayed that serve and do not give up themselves; infinite when there are none."""
         lowest = float("inf")
         for broker in self._brokers.brokers.values():
-            if broker.is_active:
-                session = self._heartbeats.find(broker.id, broker.epoch)
+            session = self._heartbeats.find(broker.id, broker.epoch)
+            if not broker.is_fenced and (session is None or session.shutdown_offset < 0):
                 lowest = min(lowest, -1 if session is None else session.metadata_offset)
         return lowest
 

@@ -58,7 +58,7 @@ class Reassignments:
                     if record is not None:
                         records.append(record)
                 except KafkaError as error:
-                    code, message = error.code, error.message
+                    code, message = error.code, error.specific_message
                 answered.partitions.append(ReassignablePartitionResponse(target.partition_index, code, message))
             response.responses.append(answered)
         return Result(response, records)

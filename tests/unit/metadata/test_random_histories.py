@@ -7,7 +7,7 @@ indexes with what a look at all partitions finds. `OTTLA_SEED` replays one histo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -49,13 +49,13 @@ BROKERS = (1, 2, 3, 4)
 
 
 class History:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, brokers: Sequence[int] = BROKERS) -> None:
         self.chance = Random(seed)
         self.cluster = Cluster(seed=seed)
         self.counter = 0
         self.waiting: list[Any] = []
         self.lost_count = 0
-        for broker_id in BROKERS:
+        for broker_id in brokers:
             self.cluster.add_broker(broker_id, rack=self.chance.choice([None, "a", "b"]))
 
     @property
