@@ -9,7 +9,7 @@ from ottla.sim.disk import VirtualDisk, VirtualFile
 from ottla.sim.faults import CHANGES, Kind, Moment, SimulatedCrash
 from ottla.sim.life import Life
 from ottla.sim.links import ANY, Links
-from ottla.sim.loop import Deadlock, Runaway, VirtualLoop
+from ottla.sim.loop import Deadlock, NotVirtual, Runaway, VirtualLoop
 from ottla.sim.network import Host, HostNetwork, VirtualListener, VirtualNetwork
 from ottla.sim.stream import Pace, VirtualStream
 from ottla.sim.tasks import VirtualTasks
@@ -40,6 +40,7 @@ __all__ = [
     "Cpu",
     "Deadlock",
     "Runaway",
+    "NotVirtual",
     # the disk
     "VirtualDisk",
     "VirtualFile",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.sim.disk import VirtualDisk
 from ottla.sim.faults import SimulatedCrash
+from ottla.world import ClientWorld, number_anew
 
 if TYPE_CHECKING:
     from ottla.sim.loop import Call
@@ -41,6 +42,7 @@ class Life:
         "on_crash",
         "tasks",
         "was_told_to_die",
+        "world",
     )
 
     def __init__(self, name: str, disk: VirtualDisk | None = None, on_crash: Callable[[], None] | None = None) -> None:
@@ -54,6 +56,8 @@ class Life:
         self.cost_us: Callable[[], int] | None = None
         """How long the processor was busy with the call that has just returned; nothing costs time without it."""
         self.busy_until_us = 0
+        self.world: ClientWorld | None = None
+        """What a client gets that is made in this life and is given nothing else."""
         self.was_told_to_die = False
         """Whether the disk has raised `SimulatedCrash`: it is ended as soon as the call in which that was is over."""
         self.disk = disk
@@ -62,6 +66,7 @@ class Life:
         self.context: Context = copy_context()
         """In which everything of this life runs."""
         self.context.run(LIFE.set, self)
+        self.context.run(number_anew)
 
     def end(self) -> None:
         """Let nothing of this life run any more; called from outside of it.

@@ -24,6 +24,7 @@ from typing import Any, NoReturn, TypeVar
 from ottla.sim.clock import VirtualClock
 from ottla.sim.faults import SimulatedCrash
 from ottla.sim.life import LIFE, Life
+from ottla.world import ClientWorld
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ class Deadlock(AssertionError):
 
 class Runaway(AssertionError):
     """More happened than any sound run has need of."""
+
+
+class NotVirtual(RuntimeError):
+    """What was asked for is real, and virtual time has nothing of the kind."""
 
 
 class Call:
@@ -140,6 +145,13 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[T]:
         return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def running_world(self) -> ClientWorld:
+        """The world of the life whose call runs now: `ottla.world.threads.running_world` asks for it."""
+        life = LIFE.get()
+        if life is None or life.world is None:
+            raise RuntimeError("this runs in no simulated process: make the client inside of one, or give it a world")
+        return life.world
 
     def get_debug(self) -> bool:
         return False
@@ -260,3 +272,63 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
         timers = self._timers
         while timers and timers[0][0] <= when_us:
             self._ready.append(heapq.heappop(timers)[2])
+
+
+_THREAD = "a thread, and virtual time has none: do the work in a coroutine"
+_SOCKET = "a real socket, and the virtual network has none: use Ottla's Async clients"
+_SYSTEM = "the real system, and a simulated process stands on none"
+_REAL = {
+    "run_in_executor": _THREAD,
+    "set_default_executor": _THREAD,
+    **dict.fromkeys(
+        (
+            "create_connection",
+            "create_server",
+            "create_datagram_endpoint",
+            "create_unix_connection",
+            "create_unix_server",
+            "connect_accepted_socket",
+            "start_tls",
+            "sendfile",
+            "getaddrinfo",
+            "getnameinfo",
+            "add_reader",
+            "remove_reader",
+            "add_writer",
+            "remove_writer",
+            "sock_recv",
+            "sock_recv_into",
+            "sock_recvfrom",
+            "sock_recvfrom_into",
+            "sock_sendall",
+            "sock_sendto",
+            "sock_sendfile",
+            "sock_connect",
+            "sock_accept",
+        ),
+        _SOCKET,
+    ),
+    **dict.fromkeys(
+        (
+            "subprocess_exec",
+            "subprocess_shell",
+            "connect_read_pipe",
+            "connect_write_pipe",
+            "add_signal_handler",
+            "remove_signal_handler",
+        ),
+        _SYSTEM,
+    ),
+}
+"""What asyncio's loops have and this one cannot have."""
+
+
+def _refusal(name: str, what: str) -> Callable[..., NoReturn]:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise NotVirtual(f"{name} needs {what}")
+
+    return refuse
+
+
+for _name, _what in _REAL.items():
+    setattr(VirtualLoop, _name, _refusal(_name, _what))

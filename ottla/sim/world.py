@@ -48,7 +48,7 @@ def node_world(
     network: VirtualNetwork, host: Host, clock: VirtualClock, disk: VirtualDisk, life: Life, seed: str
 ) -> VirtualNodeWorld:
     """What a node gets for a life on that host. `seed` is for what the node draws itself and for its threads."""
-    return VirtualNodeWorld(
+    world = VirtualNodeWorld(
         clock=clock,
         disk=disk,
         random=Random(f"{seed} node"),
@@ -57,6 +57,8 @@ def node_world(
         life=life,
         loop=network.loop,
     )
+    life.world = world.as_client
+    return world
 
 
 def client_world(network: VirtualNetwork, name: str, seed: str) -> VirtualNodeWorld:

@@ -18,11 +18,14 @@ from ottla.world.network import (
     StreamHandler,
     connect_failure,
 )
+from ottla.world.numbering import next_number, number_anew
 from ottla.world.tasks import Promise, Task, Tasks, Timer
 from ottla.world.world import ClientWorld, NodeWorld, World
 
 __all__ = [
     "BACKLOG",
+    "next_number",
+    "number_anew",
     "World",
     "NodeWorld",
     "ClientWorld",

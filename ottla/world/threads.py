@@ -30,8 +30,10 @@ class LoopClosed(RuntimeError):
 
 
 def running_world() -> ClientWorld:
-    """The world of the asyncio loop that runs now; `RuntimeError` where none does."""
-    return _world_of(asyncio.get_running_loop())
+    """The world of the asyncio loop that runs now; `RuntimeError` where none does. A virtual loop has its own."""
+    loop = asyncio.get_running_loop()
+    virtual: Callable[[], ClientWorld] | None = getattr(loop, "running_world", None)
+    return _world_of(loop) if virtual is None else virtual()
 
 
 def _world_of(loop: asyncio.AbstractEventLoop) -> ClientWorld:
@@ -42,6 +44,8 @@ class LoopThread:
     """A loop that runs on a thread of its own, from construction to `close`."""
 
     def __init__(self, name: str) -> None:
+        if hasattr(asyncio._get_running_loop(), "running_world"):
+            raise RuntimeError("virtual time has no threads, so what blocks cannot run on it: use the Async clients")
         self._loop = new_loop()
         self.world = _world_of(self._loop)
         self._is_closed = False

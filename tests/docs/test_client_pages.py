@@ -65,10 +65,10 @@ def test_every_public_call_has_an_example(page: str) -> None:
 
 def test_the_examples_pass_the_strictest_type_check(tmp_path: Path) -> None:
     files = []
-    for page in [*PAGES, "admin.md"]:
-        text = (DOCS / page).read_text(encoding="utf-8")
+    for page in [*(DOCS / name for name in [*PAGES, "admin.md"]), DOCS.parent / "testing" / "simulation.md"]:
+        text = page.read_text(encoding="utf-8")
         code = "\n".join(found.group(1) for found in BLOCK.finditer(text))
-        files.append(tmp_path / f"example_{page.removesuffix('.md').lower()}.py")
+        files.append(tmp_path / f"example_{page.stem.lower()}.py")
         files[-1].write_text(code, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path / "cache"),

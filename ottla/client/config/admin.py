@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 from ottla.client.config.client import ClientConfig
-from ottla.client.config.client_ids import next_number
 from ottla.config.table import HIGH, INT_MAX, LOW, Setting, boolean, integer, long, string_list
 from ottla.errors import InvalidConfig
+from ottla.world import next_number
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.config.client import ClientConfig
-from ottla.client.config.client_ids import next_number
 from ottla.client.config.objects import ObjectSetting, load, objects, one_object
 from ottla.client.config.offset_reset import OffsetReset, check_offset_reset
 from ottla.client.serialization.protocol import Deserializer, FunctionDeserializer
 from ottla.config.table import HIGH, LOW, MIB, Setting, boolean, class_name, integer, string, string_list
 from ottla.errors import InvalidConfig
+from ottla.world import next_number
 
 if TYPE_CHECKING:
     from ottla.client.group.assignors import Assignor

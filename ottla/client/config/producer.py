@@ -10,7 +10,6 @@ import logging
 from typing import Any
 
 from ottla.client.config.client import ClientConfig
-from ottla.client.config.client_ids import next_number
 from ottla.client.config.objects import ObjectSetting, objects, one_object
 from ottla.client.serialization.protocol import FunctionSerializer, Serializer
 from ottla.config.table import (
@@ -28,6 +27,7 @@ from ottla.config.table import (
     string_list,
 )
 from ottla.errors import InvalidConfig
+from ottla.world import next_number
 
 log = logging.getLogger(__name__)
 
