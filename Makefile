@@ -42,7 +42,7 @@ bench: $(COMPILED) ## measure, print a table, write benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
 
 sim: $(COMPILED) ## a node on virtual time: SEEDS=500 many seeds, SEED=8472 one again, with its trace
-	$(BIN)/python -m ottla.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100) --first $(or $(FIRST),0)) $(ARGS)
+	$(BIN)/python -m ottla.sim $(if $(NODES),--nodes $(NODES)) $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100) --first $(or $(FIRST),0)) $(ARGS)
 
 mutants: $(COMPILED) ## put known faults into copies of the code and show that the simulator finds each
 	$(BIN)/python -m tests.sim.mutants $(ARGS)

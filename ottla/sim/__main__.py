@@ -1,6 +1,7 @@
 """`python -m ottla.sim --seeds 500`: many seeds, side by side; `--seed 8472`: one again, with its trace.
 
-`make sim SEEDS=500` and `make sim SEED=8472` call this. A seed that fails prints the command that replays it.
+`make sim SEEDS=500` and `make sim SEED=8472` call this. A seed that fails prints the command that replays it. With
+`--nodes 3` (`make sim NODES=3 ...`) the seeds are those of clusters.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
+from ottla.sim.many import run_cluster_seed
 from ottla.sim.run import Outcome, run_seed
 
 PROGRESS_S = 5.0
@@ -24,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="run this one seed and print its trace")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: %(default)s)")
+    parser.add_argument("--nodes", type=int, help="run clusters of so many brokers instead of the single node's seeds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("--stop", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--lines", type=int, default=120, help="how much of a failing trace to print")
@@ -31,14 +34,20 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     gc.freeze()  # what is imported stays: no need to look through it before every seed
     if options.seed is not None:
-        return _replay(options.seed, options.lines)
+        return _replay(options)
     return _run_many(range(options.first, options.first + options.seeds), options)
 
 
-def _replay(seed: int, lines: int) -> int:
-    outcome = run_seed(seed, trace_lines=lines)
+def _replay(options: argparse.Namespace) -> int:
+    outcome = _run(options.seed, options.nodes, options.lines)
     print(outcome.failure or _line(outcome))
     return 1 if outcome.failure else 0
+
+
+def _run(seed: int, nodes: int | None, lines: int) -> Outcome:
+    if nodes is None:
+        return run_seed(seed, trace_lines=lines)
+    return run_cluster_seed(seed, nodes, trace_lines=lines)
 
 
 def _run_many(seeds: range, options: argparse.Namespace) -> int:
@@ -46,7 +55,8 @@ def _run_many(seeds: range, options: argparse.Namespace) -> int:
     failed: list[Outcome] = []
     counts: Counter[str] = Counter()
     virtual_ms = step_count = done = 0
-    for outcome in _outcomes(seeds, options.jobs, options.lines):
+    command = "make sim" if options.nodes is None else f"make sim NODES={options.nodes}"
+    for outcome in _outcomes(seeds, options):
         done += 1
         counts.update(outcome.counts)
         virtual_ms += outcome.virtual_ms
@@ -55,7 +65,7 @@ def _run_many(seeds: range, options: argparse.Namespace) -> int:
             print(f"{outcome.seed} {outcome.digest}")
         if outcome.failure:
             failed.append(outcome)
-            print(f"{outcome.failure}\n\nreplay: make sim SEED={outcome.seed}\n", flush=True)
+            print(f"{outcome.failure}\n\nreplay: {command} SEED={outcome.seed}\n", flush=True)
             if options.stop:
                 break
         if time.monotonic() - told > PROGRESS_S:
@@ -67,26 +77,25 @@ def _run_many(seeds: range, options: argparse.Namespace) -> int:
         print(f"  {count:>10}  {name}")
     for outcome in failed:
         print(f"FAILED {outcome.failure.splitlines()[0][:200] if outcome.failure else ''}")
-        print(f"       replay: make sim SEED={outcome.seed}")
+        print(f"       replay: {command} SEED={outcome.seed}")
     return 1 if failed else 0
 
 
-def _outcomes(seeds: range, jobs: int, lines: int) -> Iterator[Outcome]:
+def _outcomes(seeds: range, options: argparse.Namespace) -> Iterator[Outcome]:
     """Every seed's outcome, as they come; never more than a few ahead of what is asked for."""
+    jobs, nodes, lines = options.jobs, options.nodes, options.lines
     if jobs == 1:
-        yield from (run_seed(seed, trace_lines=lines) for seed in seeds)
+        yield from (_run(seed, nodes, lines) for seed in seeds)
         return
     waiting = iter(seeds)
     pool = ProcessPoolExecutor(jobs)
     try:
         running: set[Future[Outcome]] = {
-            pool.submit(run_seed, seed, trace_lines=lines) for _, seed in zip(range(2 * jobs), waiting, strict=False)
+            pool.submit(_run, seed, nodes, lines) for _, seed in zip(range(2 * jobs), waiting, strict=False)
         }
         while running:
             finished, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {
-                pool.submit(run_seed, seed, trace_lines=lines) for _, seed in zip(finished, waiting, strict=False)
-            }
+            running |= {pool.submit(_run, seed, nodes, lines) for _, seed in zip(finished, waiting, strict=False)}
             yield from sorted((future.result() for future in finished), key=lambda outcome: outcome.seed)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

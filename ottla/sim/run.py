@@ -44,6 +44,7 @@ from ottla.sim.node import NodeDied
 from ottla.sim.pipeline import Pipeline
 from ottla.sim.scenario import FOLLOWED_TOPIC, NODE, PORT, WORKER_FAULTS, Scenario, make_scenario
 from ottla.sim.trace import Trace
+from ottla.sim.waiting import sleep_ms, within
 from ottla.sim.world import VirtualNodeWorld, client_world, node_world
 
 _C = TypeVar("_C", bound=Client)
@@ -460,9 +461,7 @@ class Simulation:
     # Waiting
 
     async def _sleep_ms(self, delay_ms: float) -> None:
-        done = self.loop.create_future()
-        self.loop.call_later(delay_ms / 1000, done.set_result, None)
-        await done
+        await sleep_ms(self.loop, delay_ms)
 
     async def _in_life_of(self, client: Client, work: Coroutine[Any, Any, Any]) -> None:
         done = self.loop.create_future()
@@ -478,16 +477,7 @@ class Simulation:
 
     async def _within(self, work: Coroutine[Any, Any, Any], limit_ms: int, what: str) -> None:
         """Wait for something that may not take for ever."""
-        task = self.loop.create_task(work)
-        deadline = self.loop.call_later(limit_ms / 1000, task.cancel)
-        try:
-            await task
-        except BaseException as error:
-            if deadline.when_us <= self.loop.now_us and task.cancelled():
-                raise Violation(f"{what} takes longer than {limit_ms} ms") from error
-            raise
-        finally:
-            deadline.cancel()
+        await within(self.loop, work, limit_ms, what)
 
 
 def _traceback(error: BaseException) -> str:

@@ -7,12 +7,13 @@ strikes only where it is asked for by name.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ottla.sim.node import NodeDied
+from ottla.sim.waiting import sleep_ms
 from ottla.testing.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -102,11 +103,5 @@ class Troubles:
                 except NodeDied:
                     continue
 
-    def _sleep(self, low_s: float, high_s: float) -> Coroutine[Any, Any, None]:
-        return _sleep(self._loop, self._chance.uniform(low_s, high_s))
-
-
-async def _sleep(loop: Any, delay_s: float) -> None:
-    done = loop.create_future()
-    loop.call_later(delay_s, done.set_result, None, context=Context())
-    await done
+    async def _sleep(self, low_s: float, high_s: float) -> None:
+        await sleep_ms(self._loop, self._chance.uniform(low_s, high_s) * 1000)

@@ -66,6 +66,11 @@ class AcknowledgedRecords:
     def partitions(self) -> list[str]:
         return list(self._partitions)
 
+    def known_end(self, partition: str) -> int:
+        """One past the highest offset that is there for ever."""
+        known = self._of(partition)
+        return max(max(known.by_all, default=-1), max(known.shown, default=-1)) + 1
+
     def on_sent(self, partition: str, value: Value) -> None:
         self._of(partition).sent.add((value.producer, value.number))
 

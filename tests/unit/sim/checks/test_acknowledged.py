@@ -45,6 +45,8 @@ def test_a_log_as_it_was_promised_is_right_and_may_have_grown_and_been_cut_at_it
     ):
         records.judge("t-0", known)
     assert records.acknowledged_count == 3
+    assert records.known_end("t-0") == 3
+    assert records.known_end("t-1") == 0
 
 
 @pytest.mark.parametrize("epoch", [1, 2])
