@@ -17,7 +17,7 @@ from ottla.node.assignments import Assignments
 from ottla.node.directories import epoch_of_clean_shutdown
 from ottla.node.lifecycle import BrokerLifecycle
 from ottla.node.shared import Shared
-from ottla.replica import LogDriver, PartitionLog, ReplicaManager
+from ottla.replica import IsrChanges, LogDriver, PartitionLog, ReplicaManager
 from ottla.server import (
     GROUP_TOPIC,
     TRANSACTION_TOPIC,
@@ -93,6 +93,10 @@ class BrokerRole:
             transactions=self.transactions,
         )
         self.dispatcher = Dispatcher(self.services)
+        self.replicas.isr_changes = isr_changes = IsrChanges(
+            world, shared.channel("alter-partition"), config.node_id, lambda: self.broker_epoch
+        )
+        shared.closing.append(isr_changes.stop)
         self.replicas.watch(GROUP_TOPIC, self.groups)
         self.replicas.watch(TRANSACTION_TOPIC, self.transactions)
 

@@ -4,7 +4,11 @@
 flushing, checkpoints and compaction. See README.md.
 """
 
+from typing import TYPE_CHECKING
+
+from ottla.lazy import front_door
 from ottla.replica.current_leader import Leader, current_leader
+from ottla.replica.follower_feed import FollowerFeed, FollowerWaiter, Interest
 from ottla.replica.log_driver import LogDriver
 from ottla.replica.manager import ReplicaManager, Watcher
 from ottla.replica.partition import NO_EPOCH, Partition, PartitionRead
@@ -14,8 +18,28 @@ from ottla.replica.stats import TopicStats
 from ottla.replica.topic_configs import TopicConfigs
 from ottla.replica.waiters import DataWaiter, OutcomeWaiter, Waiter, Waiters
 
+if TYPE_CHECKING:
+    from ottla.replica.fetcher import FetcherSettings
+    from ottla.replica.fetcher_manager import FetcherManager, Peers
+    from ottla.replica.isr_changes import IsrChanges
+
+# A node without other brokers has no use for them.
+_LAZY = {
+    "FetcherManager": "fetcher_manager",
+    "FetcherSettings": "fetcher",
+    "IsrChanges": "isr_changes",
+    "Peers": "fetcher_manager",
+}
+
 __all__ = [
     "ReplicaManager",
+    "FetcherManager",
+    "FetcherSettings",
+    "FollowerFeed",
+    "FollowerWaiter",
+    "Interest",
+    "IsrChanges",
+    "Peers",
     "LogDriver",
     "Partition",
     "PartitionLog",
@@ -32,3 +56,6 @@ __all__ = [
     "DataWaiter",
     "OutcomeWaiter",
 ]
+
+if not TYPE_CHECKING:  # who checks types has the imports above, and finds what is misspelt
+    __getattr__, __dir__ = front_door(__name__, _LAZY)

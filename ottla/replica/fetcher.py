@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from ottla.errors import (
     CorruptMessage,
@@ -64,6 +64,9 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.config import BrokerConfig
+
 NO_EPOCH = -1
 UNDEFINED_OFFSET = -1
 REVIEW_MS = 5_000
@@ -94,6 +97,17 @@ class FetcherSettings:
     response_bytes_max: int = 10_485_760
     partition_bytes_max: int = 1_048_576
     backoff_ms: int = 1_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> FetcherSettings:
+        return cls(
+            config.node_id,
+            wait_max_ms=config.replica_fetch_wait_max_ms,
+            bytes_min=config.replica_fetch_min_bytes,
+            response_bytes_max=config.replica_fetch_response_max_bytes,
+            partition_bytes_max=config.replica_fetch_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+        )
 
 
 # What has happened

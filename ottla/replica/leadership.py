@@ -37,7 +37,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.metadata import NO_LEADER, BrokerImage, PartitionImage
-from ottla.replica.follower import NO_BROKER_EPOCH, FetchTimes, Follower
+from ottla.replica.follower import NO_BROKER_EPOCH, FetchTime, Follower
 
 NO_EPOCH = -1
 
@@ -261,7 +261,7 @@ class Leadership:
         was read. `NotLeaderOrFollower` when the fetch is from before that broker's last start."""
         follower = self.followers[replica]
         broker = self._brokers(replica)
-        if self._is_from_before(broker_epoch, broker):
+        if self.is_from_before(broker_epoch, broker):
             raise NotLeaderOrFollower(
                 f"Stale fetch state update of replica {replica}: its broker epoch {broker_epoch} is older than the "
                 "broker's last registration"
@@ -361,15 +361,15 @@ class Leadership:
             and self.pending is None
         )
 
-    def rest(self, replica: int, times: FetchTimes) -> None:
-        """Let the times of its session speak for a settled follower."""
-        self.followers[replica].rest(times)
+    def rest(self, replica: int, session: FetchTime) -> None:
+        """Let the time of its session speak for a settled follower."""
+        self.followers[replica].rest(session)
 
-    def wake(self, replica: int) -> None:
-        """The follower's session no longer speaks for it."""
+    def wake(self, replica: int, session: FetchTime) -> None:
+        """That session no longer speaks for the follower."""
         follower = self.followers.get(replica)
         if follower is not None:
-            follower.wake()
+            follower.wake(session)
 
     def _advance(self, now_ms: int) -> Sequence[Effect]:
         log = self.log
@@ -404,7 +404,7 @@ class Leadership:
         )
 
     @staticmethod
-    def _is_from_before(broker_epoch: int, broker: BrokerImage | None) -> bool:
+    def is_from_before(broker_epoch: int, broker: BrokerImage | None) -> bool:
         """Whether a fetch was sent before the last start of its broker."""
         return (
             broker_epoch != NO_BROKER_EPOCH

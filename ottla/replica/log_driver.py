@@ -1,4 +1,5 @@
-"""What happens to logs by the clock: retention, flushing, checkpoints, compaction, chores, the expiry of producers.
+"""What happens to logs by the clock: retention, flushing, checkpoints, compaction, chores, the expiry of producers
+and of in-sync replicas.
 
 Promises: no piece of it holds the event loop for longer than one log's share, or one step of the cleaner; between the
 pieces requests are served. Everything that waits for the device runs in a thread. A directory that fails in the middle
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 
 SLICE_LOGS = 8
 """How many logs are looked at before requests have their turn."""
+LAG_SLICE = 500
+"""How many partitions' followers are judged before requests have their turn."""
 CHORE_POLL_MS = 250
 """How often chores are looked for: none is so urgent that its roll or deletion would have to wake somebody up."""
 NEVER_MS = 2**53
@@ -73,6 +76,8 @@ class LogDriver:
         )
         interval_ms = config.replica_high_watermark_checkpoint_interval_ms
         self._every(interval_ms, interval_ms, self._checkpoint_high_watermarks, "highwatermark-checkpoint")
+        # A follower may lag for up to one and a half times the limit before it is seen.
+        self._every(max(1, config.replica_lag_time_max_ms // 2), 0, self._check_lag, "isr-expiration")
         interval_ms = config.producer_id_expiration_check_interval_ms
         self._every(interval_ms, interval_ms, self._expire_producers, "producer-expiry")
         if self._logs.cleaner is not None:
@@ -200,6 +205,12 @@ class LogDriver:
 
     async def _expire_producers(self) -> None:
         await self._each_log(lambda one: one.remove_expired_producers(), "expiry of producers")
+
+    async def _check_lag(self) -> None:
+        for count, partition in enumerate(list(self._replicas.partitions())):
+            if count % LAG_SLICE == LAG_SLICE - 1:
+                await self._let_others_run()
+            self._replicas.check_lag(partition)
 
     async def _clean(self, cleaner: CleanerManager) -> None:
         while True:

@@ -18,13 +18,27 @@ from ottla.errors import (
     InconsistentTopicId,
     KafkaStorageError,
     NotLeaderOrFollower,
+    OperationNotAttempted,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.metadata import BROKER, LOST, MIGRATING, TOPIC, UNASSIGNED, Delta, Image, PartitionImage, TopicImage
+from ottla.metadata import (
+    BROKER,
+    LOST,
+    MIGRATING,
+    NO_LEADER,
+    TOPIC,
+    UNASSIGNED,
+    BrokerImage,
+    Delta,
+    Image,
+    PartitionImage,
+    TopicImage,
+)
+from ottla.replica.leadership import IsrChange, Leadership
 from ottla.replica.partition import NO_EPOCH, Partition
 from ottla.replica.producer_ids import ProducerIds
-from ottla.replica.stats import TopicStats
+from ottla.replica.stats import IsrStats, TopicStats
 from ottla.replica.topic_configs import TopicConfigs
 from ottla.replica.waiters import Waiters
 from ottla.storage import Log, LogDir, LogManager, ProducerStateConfig
@@ -33,6 +47,8 @@ from ottla.world import NodeWorld
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
+    from ottla.replica.fetcher_manager import FetcherManager
+    from ottla.replica.isr_changes import IsrChanges
 
 log = logging.getLogger("ottla.state_change")
 
@@ -79,6 +95,11 @@ class ReplicaManager:
         self.directory_ids = {path.rstrip("/") or "/": uuid for path, uuid in (directory_ids or {}).items()}
         self.on_assigned = on_assigned
         self.on_directory_failed = on_directory_failed
+        self.isr_changes: IsrChanges | None = None
+        """The way to the controller for changes of the ISR; without it, as without followers, nothing changes."""
+        self.fetchers: FetcherManager | None = None
+        """Who copies what other brokers lead; set before the first metadata comes."""
+        self.isr_stats = IsrStats()
         self.waiters = Waiters(world.tasks)
         self.producer_ids = ProducerIds()
         self.image: Image | None = None
@@ -87,7 +108,7 @@ class ReplicaManager:
         self.by_id: dict[Uuid, dict[int, Partition]] = {}
         """The same tables by topic id."""
         self.checkpoint_count = 0
-        """Grows when a deletion has written checkpoints, which an older copy of them must not replace."""
+        """Grows when a deletion or a truncation has written checkpoints, which an older copy must not replace."""
         self._is_starting = False
         self._withheld: set[tuple[Uuid, int]] = set()
         """Partitions from before this start whose log is in no directory that works: an empty one in its place would
@@ -210,6 +231,60 @@ class ReplicaManager:
         else:
             watcher.on_resigned(partition.index)
 
+    def broker(self, node_id: int) -> BrokerImage | None:
+        """What the metadata knows of a broker."""
+        return None if self.image is None else self.image.brokers.get(node_id)
+
+    def has_restarted_since(self, node_id: int, broker_epoch: int) -> bool:
+        """Whether a broker has registered again since it was given that epoch: what it said with it is void."""
+        return Leadership.is_from_before(broker_epoch, self.broker(node_id))
+
+    # Replication
+
+    def check_lag(self, partition: Partition) -> None:
+        """Take followers of a partition out of its ISR that have not caught up for too long."""
+        if partition.is_serving:
+            partition.check_lag()
+
+    def _alter(self, partition: Partition, change: IsrChange) -> None:
+        if self.isr_changes is None:
+            partition.on_isr_outcome(change, OperationNotAttempted)
+            return
+        self.isr_changes.submit(
+            partition.topic_id, partition.index, change, lambda outcome: partition.on_isr_outcome(change, outcome)
+        )
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Cut logs that follow others; durable, with their recovery points, when it returns."""
+        self.checkpoint_count += 1
+        self.logs.truncate_to(offsets)
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
+        """Empty a log that follows another, and let it begin at `offset`."""
+        self.checkpoint_count += 1
+        self.logs.truncate_fully_and_start_at(partition, offset)
+
+    def on_fetched(self, partition: TopicPartition, size: int) -> None:
+        """A fetcher has appended to a log that follows another, or moved its high watermark."""
+        found = self.by_name.get(partition.topic, {}).get(partition.partition)
+        if found is not None:
+            found.stats.replication_bytes_in += size
+            found.on_fetched()
+
+    def _replicate(self, partition: Partition) -> None:
+        """Let the partition's log be copied from its leader, if it has one elsewhere."""
+        if self.fetchers is None:
+            return
+        if partition.is_serving and not partition.is_leader and partition.leader_id != NO_LEADER:
+            self.fetchers.follow(
+                partition.name,
+                partition.topic_id,
+                leader_id=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+            )
+        else:
+            self.fetchers.unfollow(partition.name, partition.topic_id)
+
     # Metadata
 
     def on_metadata(self, delta: Delta, image: Image) -> None:
@@ -224,6 +299,8 @@ class ReplicaManager:
             if is_first or has_new_defaults:
                 self._cordon()
                 self._configure_producers()
+                if self.fetchers is not None:
+                    self.fetchers.resize(self.topic_configs.broker.num_replica_fetchers)
             if is_first:
                 self.logs.start(is_stray=lambda one: self._is_stray(image, one))
                 self.check_directories()
@@ -320,9 +397,12 @@ class ReplicaManager:
                 topic.name,
                 topic.id,
                 index,
-                node_id=self.node_id,
+                leadership=Leadership(self.node_id, self.broker, lag_max_ms=self.config.replica_lag_time_max_ms),
+                clock=self.world.clock,
                 waiters=self.waiters,
+                alter=self._alter,
                 stats=self.stats_of(topic.name),
+                isr_stats=self.isr_stats,
             )
         elif not partition.is_serving:
             log.warning(
@@ -352,6 +432,7 @@ class ReplicaManager:
             log.error("[Broker id=%d] Skipped the state change of %s: %s", self.node_id, partition.name, error)
             partition.stop(KafkaStorageError)
             self.check_directories()
+        self._replicate(partition)
         if self._watchers:
             self._tell(partition)
 
@@ -401,6 +482,7 @@ class ReplicaManager:
                 del self.by_name[partition.topic]
         is_offline = not partition.is_serving
         partition.stop(UnknownTopicOrPartition)
+        self._replicate(partition)
         self._tell(partition)
         if is_offline:
             return  # what cannot be reached cannot be deleted; the next start finds it to be stray
@@ -427,6 +509,7 @@ class ReplicaManager:
             ]
             for partition in stopped:
                 partition.stop(KafkaStorageError)
+                self._replicate(partition)
                 self._tell(partition)
             log.error(
                 "[Broker id=%d] Log directory %s is offline; %d partitions are out of service",

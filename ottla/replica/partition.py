@@ -9,15 +9,14 @@ that sends a client where it should go. Called by the handlers; changed by `mana
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.config import CleanupPolicy
 from ottla.errors import (
     FencedLeaderEpoch,
     KafkaStorageError,
     NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     OffsetNotAvailable,
     OffsetOutOfRange,
@@ -26,7 +25,21 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.metadata import NO_LEADER, PartitionImage
-from ottla.replica.stats import TopicStats
+from ottla.replica.follower import NO_BROKER_EPOCH, Follower
+from ottla.replica.leadership import (
+    AdvanceHighWatermark,
+    AlterPartition,
+    BeginEpoch,
+    Effect,
+    IsrAnswer,
+    IsrChange,
+    IsrShrinking,
+    IsrUpdated,
+    IsrUpdateFailed,
+    Leadership,
+    MoveLowWatermark,
+)
+from ottla.replica.stats import IsrStats, TopicStats
 from ottla.replica.waiters import Waiter, Waiters
 from ottla.storage import (
     TRANSACTION_VERSION_UNKNOWN,
@@ -41,6 +54,11 @@ from ottla.storage import (
     TimedOffset,
 )
 from ottla.types import Buffer, TopicPartition, Uuid
+from ottla.world import Clock
+
+if TYPE_CHECKING:
+    from ottla.replica.follower_feed import Interest
+    from ottla.replica.isr_changes import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -49,15 +67,8 @@ NO_EPOCH = -1
 HIGH_WATERMARK = -1
 """The offset in DeleteRecords that stands for everything that may be deleted."""
 
-
-class Follower:
-    """How far a replica on another node has come, as its fetches tell."""
-
-    __slots__ = ("log_end_offset", "log_start_offset")
-
-    def __init__(self) -> None:
-        self.log_end_offset = -1
-        self.log_start_offset = -1
+Alter: TypeAlias = "Callable[[Partition, IsrChange], None]"
+"""Asks the controller for a change of the ISR; the partition is told with `on_isr_outcome`."""
 
 
 class PartitionRead(NamedTuple):
@@ -78,21 +89,21 @@ class Partition:
 
     __slots__ = (
         "_all_waiters",
+        "_alter",
+        "_clock",
+        "_isr_stats",
         "failure",
-        "followers",
         "index",
         "is_alone",
         "is_leader",
         "is_serving",
-        "isr",
         "leader_epoch",
-        "leader_epoch_start",
         "leader_id",
+        "leadership",
         "log",
         "name",
         "node_id",
-        "partition_epoch",
-        "replicas",
+        "resting",
         "stats",
         "topic",
         "topic_id",
@@ -101,35 +112,45 @@ class Partition:
     )
 
     def __init__(
-        self, topic: str, topic_id: Uuid, index: int, *, node_id: int, waiters: Waiters, stats: TopicStats | None = None
+        self,
+        topic: str,
+        topic_id: Uuid,
+        index: int,
+        *,
+        leadership: Leadership,
+        clock: Clock,
+        waiters: Waiters,
+        alter: Alter,
+        stats: TopicStats,
+        isr_stats: IsrStats,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.name = TopicPartition(topic, index)
-        self.node_id = node_id
+        self.node_id = leadership.node_id
         self.log: Log | None = None
+        self.leadership = leadership
+        """Who is in sync, and how far all of them have come. What every request reads of it is here as well."""
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
-        self.leader_epoch_start: int | None = None
-        """Where the log ended when this node began to lead in this epoch; None where it follows."""
-        self.partition_epoch = NO_EPOCH
-        self.replicas: tuple[int, ...] = ()
-        self.isr: tuple[int, ...] = ()
         self.is_leader = False
         self.is_serving = True
         """False once the partition is deleted or its directory has failed: nobody waits for it any more."""
         self.failure: type[KafkaStorageError | UnknownTopicOrPartition] | None = None
         """What those are told who find it out of service."""
-        self.followers: dict[int, Follower] = {}
-        """The other replicas, while this one leads."""
         self.is_alone = False
         """Whether this replica leads and is all there is: its own log end is the high watermark."""
         self.waiters: dict[Waiter, None] = {}
+        self.resting: dict[Interest, None] = {}
+        """The sessions of followers that do not look here until something changes."""
         self.when_committed: Callable[[int], object] | None = None
         """Told the high watermark when a follower's fetch or a change of the in-sync replicas has moved it."""
         self._all_waiters = waiters
-        self.stats = stats or TopicStats()
+        self._clock = clock
+        self._alter = alter
+        self.stats = stats
+        self._isr_stats = isr_stats
 
     def __repr__(self) -> str:
         return (
@@ -141,49 +162,32 @@ class Partition:
 
     def lead(self, image: PartitionImage, log: Log) -> bool:
         """This node leads, from now on or still; False when the image is older than what is known."""
-        if image.partition_epoch < self.partition_epoch:
+        effects = self.leadership.lead(image, log, self._clock.monotonic_ms())
+        if effects is None:
             return False
         self.log = log
-        is_new_epoch = image.leader_epoch > self.leader_epoch
         self._assign(image)
-        self.isr = image.isr
         self.is_leader = True
-        self.followers = {
-            replica: self.followers.get(replica) or Follower() for replica in image.replicas if replica != self.node_id
-        }
-        self.is_alone = not self.followers and self.isr == (self.node_id,)
-        if is_new_epoch:
-            # Known before the first record of the epoch: a follower that was ahead in an older epoch asks for it.
-            log.begin_epoch(image.leader_epoch)
-            self.leader_epoch_start = log.log_end_offset
-            for follower in self.followers.values():
-                follower.log_end_offset = -1
-        if self.advance_high_watermark() and self.when_committed is not None:
-            self.when_committed(log.high_watermark)
-        self._all_waiters.touch(self)
+        self.is_alone = image.replicas == image.isr == (self.node_id,)
+        self._act(effects)
+        self._changed()
         return True
 
     def follow(self, image: PartitionImage, log: Log) -> bool:
         """Another node leads, or none; returns whether that began a new epoch."""
-        if image.partition_epoch < self.partition_epoch:
+        is_new_epoch = self.leadership.follow(image)
+        if is_new_epoch is None:
             return False
         self.log = log
-        is_new_epoch = image.leader_epoch > self.leader_epoch
         self._assign(image)
-        # Only the leader knows who is in sync.
-        self.isr = ()
         self.is_leader = False
-        self.followers = {}
         self.is_alone = False
-        self.leader_epoch_start = None
-        self._all_waiters.touch(self)
+        self._changed()
         return is_new_epoch
 
     def _assign(self, image: PartitionImage) -> None:
         self.leader_id = image.leader
         self.leader_epoch = image.leader_epoch
-        self.partition_epoch = image.partition_epoch
-        self.replicas = image.replicas
 
     def stop(self, failure: type[KafkaStorageError | UnknownTopicOrPartition]) -> None:
         """The partition is deleted, or its directory is offline: whoever waits for it is told."""
@@ -191,18 +195,112 @@ class Partition:
         self.is_leader = False
         self.is_alone = False
         self.failure = failure
-        self._all_waiters.touch(self)
+        self.leadership.stop()
+        self._changed()
 
-    # Checks
+    def _changed(self) -> None:
+        """Whoever waits looks, and followers' sessions do with their next fetch."""
+        self._all_waiters.touch(self)
+        if self.resting:
+            self._wake()
+
+    def _wake(self) -> None:
+        resting, self.resting = self.resting, {}
+        for interest in resting:
+            assert interest.feed is not None, "what rests belongs to a session"
+            interest.feed.on_change(interest, self)
+
+    # Who is in sync
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return self.leadership.replicas
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The committed ISR, where this node leads."""
+        return self.leadership.isr
+
+    @property
+    def followers(self) -> dict[int, Follower]:
+        return self.leadership.followers
+
+    @property
+    def leader_epoch_start(self) -> int | None:
+        return self.leadership.leader_epoch_start
+
+    @property
+    def partition_epoch(self) -> int:
+        return self.leadership.partition_epoch
 
     @property
     def min_isr(self) -> int:
-        """`min.insync.replicas`, or the number of replicas where there are fewer."""
-        return 1 if self.log is None else min(self.log.config.min_insync_replicas, len(self.followers) + 1)
+        return self.leadership.min_isr
 
     @property
     def is_under_min_isr(self) -> bool:
-        return self.is_leader and len(self.isr) < self.min_isr
+        return self.leadership.is_under_min_isr
+
+    def check_lag(self) -> None:
+        """Ask the controller to take followers out of the ISR that have not caught up for too long."""
+        if not self.is_alone and self.is_leader:
+            self._act(self.leadership.on_time(self._clock.monotonic_ms()))
+
+    def on_isr_outcome(self, change: IsrChange, outcome: Outcome) -> None:
+        """The controller has answered a change of the ISR that was asked for."""
+        if isinstance(outcome, IsrAnswer):
+            effects = self.leadership.on_answer(change, outcome, self._clock.monotonic_ms())
+        else:
+            effects = self.leadership.on_refusal(change, outcome)
+        if effects:
+            self._act(effects)
+            self._changed()
+
+    def _act(self, effects: Sequence[Effect]) -> None:
+        """Do what the leadership has decided."""
+        log = self.log
+        assert log is not None, "a leader has a log"
+        for effect in effects:
+            match effect:
+                case AdvanceHighWatermark(offset):
+                    log.advance_high_watermark(offset)
+                    if self.when_committed is not None:
+                        self.when_committed(log.high_watermark)
+                case MoveLowWatermark():
+                    pass  # whoever acts wakes those who wait
+                case AlterPartition(change):
+                    self._alter(self, change)
+                case BeginEpoch(leader_epoch):
+                    # Known before its first record: a follower that was ahead in an older epoch asks for it.
+                    log.begin_epoch(leader_epoch)
+                case IsrShrinking() | IsrUpdated() | IsrUpdateFailed():
+                    self._tell(effect, log)
+
+    def _tell(self, fact: IsrShrinking | IsrUpdated | IsrUpdateFailed, own: Log) -> None:
+        match fact:
+            case IsrShrinking(isr, out_of_sync):
+                gone = [replica for replica, _, _ in out_of_sync]
+                log.info(
+                    "[Partition %s broker=%d] Shrinking ISR from %s to %s. Leader: (highWatermark: %d, endOffset: %d). "
+                    "Out of sync replicas: %s.", self.name, self.node_id, list(isr),
+                    [replica for replica in isr if replica not in gone], own.high_watermark, own.log_end_offset,
+                    " ".join(f"(brokerId: {replica}, endOffset: {end})" for replica, end, _ in out_of_sync),
+                )  # fmt: skip
+            case IsrUpdated(isr, partition_epoch, is_expansion):
+                if is_expansion:
+                    self._isr_stats.expand_count += 1
+                else:
+                    self._isr_stats.shrink_count += 1
+                log.info("[Partition %s broker=%d] ISR updated to %s%s and version updated to %d", self.name,
+                         self.node_id, list(isr), " (under-min-isr)" if self.is_under_min_isr else "",
+                         partition_epoch)  # fmt: skip
+            case IsrUpdateFailed(change, error, is_over):
+                self._isr_stats.failed_update_count += 1
+                log.info("[Partition %s broker=%d] Failed to update ISR to %s: %s; the change %s", self.name,
+                         self.node_id, list(change.isr), "it is out of date" if error is None else error.name,
+                         "is given up" if is_over else "stays pending")  # fmt: skip
+
+    # Checks
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a request whose sender knows an older or a newer leader than this node; -1 makes no claim."""
@@ -245,7 +343,7 @@ class Partition:
         log = self.log
         if log is None or not self.is_leader:
             raise self._unavailable()
-        if required_acks == -1 and len(self.isr) < log.config.min_insync_replicas and self.is_under_min_isr:
+        if required_acks == -1 and not self.is_alone and self.is_under_min_isr:
             raise NotEnoughReplicas(
                 f"The size of the current ISR : {len(self.isr)} is insufficient to satisfy the min.isr requirement of "
                 f"{self.min_isr} for partition {self.name}, live replica(s) broker.id are : {list(self.isr)}"
@@ -260,7 +358,7 @@ class Partition:
         if self.is_alone:
             log.advance_high_watermark_to_end()
         else:
-            self.advance_high_watermark()
+            self._on_append(log)
         if self.waiters:
             self._all_waiters.touch(self)
         return info
@@ -284,43 +382,45 @@ class Partition:
                 self._all_waiters.touch(self)
         return first_offset
 
-    def advance_high_watermark(self) -> bool:
-        """Raise the high watermark to what every in-sync replica has; whether it moved.
+    def _on_append(self, log: Log) -> None:
+        """Wake the followers' sessions. The high watermark moves where nobody else is in sync."""
+        if self.resting:
+            self._wake()
+        for effect in self.leadership.on_append(self._clock.monotonic_ms()):
+            if isinstance(effect, AdvanceHighWatermark):
+                log.advance_high_watermark(effect.offset)
 
-        It waits while too few are in sync: what a lone survivor has could be lost with it.
-        """
-        log = self.log
-        if log is None:
-            return False
-        if self.is_alone:
-            return log.advance_high_watermark_to_end()
-        if self.is_under_min_isr:
-            return False
-        end_offset = log.log_end_offset
-        for replica in self.isr:
-            follower = self.followers.get(replica)
-            if follower is not None and follower.log_end_offset < end_offset:
-                end_offset = follower.log_end_offset
-        return log.advance_high_watermark(end_offset)
+    def record_fetch(
+        self, replica_id: int, *, fetch_offset: int, log_start_offset: int, broker_epoch: int = NO_BROKER_EPOCH
+    ) -> None:
+        """A follower has everything below `fetch_offset`. `NotLeaderOrFollower` when its broker has restarted since."""
+        log = self.local_log()
+        effects = self.leadership.on_fetch(
+            replica_id,
+            broker_epoch=broker_epoch,
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            leader_end_offset=log.log_end_offset,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        if effects:
+            self._act(effects)
+            if self.waiters:
+                self._all_waiters.touch(self)
+            if self.resting:
+                self._wake()
 
-    def record_fetch(self, replica_id: int, *, fetch_offset: int, log_start_offset: int) -> None:
-        """A follower has everything below `fetch_offset`."""
-        follower = self.followers[replica_id]
-        follower.log_end_offset = fetch_offset
-        follower.log_start_offset = log_start_offset
-        if self.advance_high_watermark() and self.when_committed is not None and self.log is not None:
-            self.when_committed(self.log.high_watermark)
+    def on_fetched(self) -> None:
+        """The leader's records were appended to this follower, or its high watermark has moved: whoever reads here
+        looks."""
         if self.waiters:
             self._all_waiters.touch(self)
 
     def replication_outcome(self, offset: int) -> int | None:
         """For acks=all: the error code of an append that ended at `offset`, or None while replicas lack it."""
-        log = self.log
-        if log is None or not self.is_leader:
+        if self.log is None or not self.is_leader:
             return self._unavailable().code
-        if log.high_watermark < offset:
-            return None
-        return NotEnoughReplicasAfterAppend.code if self.is_under_min_isr else 0
+        return self.leadership.replication_outcome(offset)
 
     # Read
 
@@ -431,12 +531,11 @@ class Partition:
         if wanted < 0:
             raise OffsetOutOfRange(f"The offset {wanted} for partition {self.name} is not valid")
         log.delete_records(wanted)
-        if self.waiters:
-            self._all_waiters.touch(self)
+        self._changed()
         return wanted
 
     @property
     def low_watermark(self) -> int:
         """The smallest log start of all replicas: below it nobody has anything."""
-        log = self.local_log()
-        return min([log.log_start_offset, *(one.log_start_offset for one in self.followers.values())])
+        self.local_log()
+        return self.leadership.low_watermark

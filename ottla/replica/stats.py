@@ -19,6 +19,7 @@ class TopicStats:
         "invalid_records",
         "messages_in",
         "produce_requests",
+        "replication_bytes_in",
         "replication_bytes_out",
     )
 
@@ -32,8 +33,20 @@ class TopicStats:
         self.failed_produce_requests = 0
         self.failed_fetch_requests = 0
         self.invalid_records = 0
+        self.replication_bytes_in = 0
         self.replication_bytes_out = 0
 
     def add(self, other: TopicStats) -> None:
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class IsrStats:
+    """How often the in-sync sets of this node's partitions have changed."""
+
+    __slots__ = ("expand_count", "failed_update_count", "shrink_count")
+
+    def __init__(self) -> None:
+        self.expand_count = 0
+        self.shrink_count = 0
+        self.failed_update_count = 0

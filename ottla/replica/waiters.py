@@ -11,7 +11,7 @@ by the partition (which touches) and by the handlers (which park).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.storage import OffsetMetadata
 from ottla.world import Tasks, Timer
@@ -21,18 +21,24 @@ if TYPE_CHECKING:
     from ottla.storage import Isolation
 
 
+class Watched(Protocol):
+    """What a request can wait for: a partition, or the feed of a follower's session."""
+
+    waiters: dict[Waiter, None]
+
+
 class Waiter:
     """A request that waits. A subclass says in `look` whether a change of one of its partitions was enough."""
 
     __slots__ = ("_on_done", "_timer", "is_done", "partitions")
 
-    def __init__(self, partitions: Sequence[Partition], on_done: Callable[[], None]) -> None:
+    def __init__(self, partitions: Sequence[Watched], on_done: Callable[[], None]) -> None:
         self.partitions = partitions
         self._on_done = on_done
         self._timer: Timer | None = None
         self.is_done = False
 
-    def look(self, partition: Partition) -> bool:
+    def look(self, partition: Any) -> bool:
         """`partition` has changed: whether the waiting is over."""
         raise NotImplementedError
 
@@ -59,7 +65,7 @@ class Waiters:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._changed: dict[Partition, None] = {}
+        self._changed: dict[Watched, None] = {}
         self.count = 0
         """How many requests have had to wait so far."""
 
@@ -70,7 +76,7 @@ class Waiters:
             partition.waiters[waiter] = None
         waiter._timer = self._tasks.later(timeout_ms, waiter.finish)
 
-    def touch(self, partition: Partition) -> None:
+    def touch(self, partition: Watched) -> None:
         """Something about `partition` changed that may end a wait."""
         changed = self._changed
         if not changed:
@@ -115,22 +121,31 @@ class DataWaiter(Waiter):
         self._missing = bytes_min - sum(available)
 
     def look(self, partition: Partition) -> bool:
-        log = partition.log
         start, bytes_max, leader_epoch = self._starts[partition]
-        if not partition.is_serving or log is None or log.log_dir.is_offline or partition.leader_epoch != leader_epoch:
-            return True  # the read that follows says what is wrong
-        end = log.visible_end(self._isolation)
-        if start.offset > end.offset:
-            return True  # truncated below what the reader has
-        if start.offset == end.offset:
-            return False
-        if start.segment_base_offset != end.segment_base_offset or start.is_offset_only:
-            # A whole segment lies between them, or the place is not known: reading tells.
+        available = bytes_available(partition, start, bytes_max, leader_epoch, self._isolation)
+        if available is None:
             return True
-        available = min(end.position - start.position, bytes_max)
         self._missing -= available - self._available[partition]
         self._available[partition] = available
         return self._missing <= 0
+
+
+def bytes_available(
+    partition: Partition, start: OffsetMetadata, bytes_max: int, leader_epoch: int, isolation: Isolation
+) -> int | None:
+    """How much there is to read from `start` on; None where only a read can tell, or says what is wrong."""
+    log = partition.log
+    if not partition.is_serving or log is None or log.log_dir.is_offline or partition.leader_epoch != leader_epoch:
+        return None
+    end = log.visible_end(isolation)
+    if start.offset > end.offset:
+        return None  # truncated below what the reader has
+    if start.offset == end.offset:
+        return 0
+    if start.segment_base_offset != end.segment_base_offset or start.is_offset_only:
+        # A whole segment lies between them, or the place is not known.
+        return None
+    return min(end.position - start.position, bytes_max)
 
 
 class OutcomeWaiter(Waiter):

@@ -9,6 +9,7 @@ its partitions until they have enough or its time is up, then reads again: it co
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.errors import (
@@ -23,7 +24,15 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.replica import DataWaiter, Partition, ReplicaManager, current_leader
+from ottla.replica import (
+    DataWaiter,
+    FollowerFeed,
+    FollowerWaiter,
+    Partition,
+    ReplicaManager,
+    Waiter,
+    current_leader,
+)
 from ottla.server.context import BrokerContext
 from ottla.server.fetch_session import SESSION_ERRORS, FetchContext, Overtaken, Wanted
 from ottla.storage import Isolation, OffsetMetadata
@@ -55,6 +64,7 @@ RACK_VERSION = 11
 STORAGE_ERROR_VERSION = 6
 """Clients of older versions do not know KAFKA_STORAGE_ERROR."""
 CONSUMER = -1
+NO_BROKER_EPOCH = -1
 FUTURE_REPLICA = -3
 READ_COMMITTED = 1
 
@@ -74,14 +84,22 @@ _EXPECTED = (
 def handle(context: BrokerContext, request: FetchRequest) -> FetchResponse | Promise[FetchResponse]:
     """Answer with what is there, or wait for it."""
     replicas: ReplicaManager = context.broker.replicas
-    replica_id = request.replica_id
+    replica_id, broker_epoch = request.replica_id, NO_BROKER_EPOCH
     if context.version >= REPLICA_STATE_VERSION:
-        replica_id = CONSUMER if request.replica_state is None else request.replica_state.replica_id
+        state = request.replica_state
+        replica_id, broker_epoch = (CONSUMER, -1) if state is None else (state.replica_id, state.replica_epoch)
     image = replicas.image
+    follower = None
+    if replica_id >= 0:
+        follower = FollowerFeed(replica_id, broker_epoch, replicas.waiters, context.node.world.clock.monotonic_ms())
     fetch_context: FetchContext = context.broker.fetch_sessions.open(
-        request, context.version, is_follower=replica_id >= 0, topics={} if image is None else image.topics.by_id
+        request,
+        context.version,
+        topics={} if image is None else image.topics.by_id,
+        follower=follower,
+        is_stale=follower is not None and replicas.has_restarted_since(replica_id, broker_epoch),
     )
-    fetch = _Fetch(context, request, fetch_context, replica_id)
+    fetch = _Fetch(context, request, fetch_context, replica_id, broker_epoch)
     if not fetch.read():
         return fetch.answer()
     return fetch.wait()
@@ -105,6 +123,7 @@ class _Fetch:
 
     __slots__ = (
         "_available",
+        "_broker_epoch",
         "_bytes_max",
         "_bytes_min",
         "_context",
@@ -121,12 +140,18 @@ class _Fetch:
     )
 
     def __init__(
-        self, context: BrokerContext, request: FetchRequest, fetch_context: FetchContext, replica_id: int
+        self,
+        context: BrokerContext,
+        request: FetchRequest,
+        fetch_context: FetchContext,
+        replica_id: int,
+        broker_epoch: int,
     ) -> None:
         self._context = context
         self._request = request
         self._fetch_context = fetch_context
         self._replica_id = replica_id
+        self._broker_epoch = broker_epoch
         self._replicas: ReplicaManager = context.broker.replicas
         self._bytes_max = min(request.max_bytes, context.node.config.fetch_max_bytes)
         self._bytes_min = min(request.min_bytes, self._bytes_max)
@@ -152,6 +177,7 @@ class _Fetch:
         """Read all partitions; whether to wait for more."""
         self._told, self._unknown, self._places = [], [], []
         by_name = self._replicas.by_name
+        is_follower = self._replica_id >= 0
         is_settled = False
         limit = self._bytes_max
         available = 0
@@ -185,8 +211,11 @@ class _Fetch:
                     only_leader=self._only_leader,
                     replica_id=self._replica_id,
                 )
+                if is_follower:
+                    self._record(wanted, partition, read)
             except KafkaError as error:
                 is_settled = True
+                wanted.note_failure()
                 self._told.append((wanted, self._refusal(wanted, partition, error)))
                 continue
             self._told.append((wanted, _data(index, read)))
@@ -199,13 +228,23 @@ class _Fetch:
                     limit = 0
             elif read.diverging is not None:
                 is_settled = True
-            if self._replica_id >= 0 and not self._is_waiting and read.diverging is None:
-                partition.record_fetch(
-                    self._replica_id, fetch_offset=request.fetch_offset, log_start_offset=request.log_start_offset
-                )
             self._places.append((partition, read.start, size, request.partition_max_bytes))
         self._available = available
-        return not (is_settled or available >= self._bytes_min or self._request.max_wait_ms <= 0 or not self._places)
+        if is_settled or available >= self._bytes_min or self._request.max_wait_ms <= 0:
+            return False
+        return bool(self._places) or self._fetch_context.has_resting
+
+    def _record(self, wanted: Wanted, partition: Partition, read: PartitionRead) -> None:
+        """Note where a follower is, and where it reads on: once for each request, however often it is read for."""
+        request = wanted.request
+        if not self._is_waiting and read.diverging is None:
+            partition.record_fetch(
+                self._replica_id,
+                fetch_offset=request.fetch_offset,
+                log_start_offset=request.log_start_offset,
+                broker_epoch=self._broker_epoch,
+            )
+        wanted.note_read(partition, read.start, request.partition_max_bytes)
 
     def _refusal(self, wanted: Wanted, partition: Partition | None, error: KafkaError) -> PartitionData:
         if not isinstance(error, _EXPECTED):
@@ -230,14 +269,23 @@ class _Fetch:
         """Answer when there is enough, or when time is up."""
         self._is_waiting = True
         promise = self._context.node.world.tasks.promise()
-        partitions, starts, available, bytes_max = zip(*self._places, strict=True)
 
         def answer() -> None:
             self._context.connection.forget(waiter.give_up)
             self.read()
             promise.set_result(self.answer())
 
-        waiter = DataWaiter(
+        waiter = self._waiter(answer)
+        self._context.connection.when_closed(waiter.give_up)
+        self._replicas.waiters.park(waiter, self._request.max_wait_ms)
+        return promise
+
+    def _waiter(self, answer: Callable[[], None]) -> Waiter:
+        feed = self._fetch_context.feed
+        if feed is not None:
+            return FollowerWaiter(feed, answer, bytes_min=self._bytes_min)
+        partitions, starts, available, bytes_max = zip(*self._places, strict=True)
+        return DataWaiter(
             partitions,
             starts,
             answer,
@@ -246,9 +294,6 @@ class _Fetch:
             bytes_max=bytes_max,
             isolation=self._isolation,
         )
-        self._context.connection.when_closed(waiter.give_up)
-        self._replicas.waiters.park(waiter, self._request.max_wait_ms)
-        return promise
 
     # Answering
 

@@ -11,7 +11,7 @@ import pytest
 from ottla.config import LogConfig
 from ottla.errors import KafkaError, error_class
 from ottla.metadata import BrokerImage, PartitionImage
-from ottla.replica.follower import NEVER_MS, FetchTimes
+from ottla.replica.follower import NEVER_MS, FetchTime
 from ottla.replica.leadership import (
     AdvanceHighWatermark,
     AlterPartition,
@@ -50,7 +50,7 @@ class Play:
         self.log = Bounds()
         self.leadership = Leadership(1, self.brokers.get, lag_max_ms=10_000)
         self.sent: list[IsrChange] = []
-        self.times: dict[int, FetchTimes] = {}
+        self.sessions: dict[int, FetchTime] = {}
 
     def execute(self, command: str) -> list[str]:
         name, *words = command.split()
@@ -140,8 +140,8 @@ class Play:
 
     def do_append(self, count: str = "1") -> list[str]:
         self.log.log_end_offset += int(count)
-        for replica in self.times:
-            self.leadership.wake(replica)
+        for replica, session in self.sessions.items():
+            self.leadership.wake(replica, session)
         return self.show(self.leadership.on_append(self.now_ms))
 
     def do_delete(self, offset: str) -> list[str]:
@@ -164,13 +164,13 @@ class Play:
     def do_rest(self, replica: str) -> list[str]:
         """The follower's session takes over: it is settled, and fetches on without being recorded."""
         assert self.leadership.is_settled(int(replica))
-        self.times[int(replica)] = FetchTimes(self.now_ms)
-        self.leadership.rest(int(replica), self.times[int(replica)])
+        self.sessions[int(replica)] = FetchTime(self.now_ms)
+        self.leadership.rest(int(replica), self.sessions[int(replica)])
         return []
 
     def do_idle(self, replica: str) -> list[str]:
         """A fetch of a resting follower's session: nothing of the partition is looked at."""
-        self.times[int(replica)].fetch(self.now_ms)
+        self.sessions[int(replica)].fetched_ms = self.now_ms
         return []
 
     def do_pass(self, ms: str) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
+from ottla.replica import FollowerFeed, Waiters
 from ottla.server.fetch_session import FetchSessions, Wanted
-from ottla.sim import VirtualWorld, virtual_world
+from ottla.sim import VirtualWorld, virtual_node_world, virtual_world
 from ottla.types import ZERO_UUID
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
@@ -23,12 +24,16 @@ def begin(table: FetchSessions, partitions: int, *, is_follower: bool = False) -
         (Wanted(("t", index), "t", ZERO_UUID, FetchPartition(index)), PartitionData(index))
         for index in range(partitions)
     ]
-    return table.begin(told, VERSION, is_follower=is_follower)
+    return table.begin(told, VERSION, feed() if is_follower else None)
+
+
+def feed() -> FollowerFeed:
+    return FollowerFeed(2, 8, Waiters(virtual_node_world(1).tasks), 0)
 
 
 def use(table: FetchSessions, session_id: int, epoch: int) -> int:
     request = FetchRequest(session_id=session_id, session_epoch=epoch)
-    return len(table.open(request, VERSION, is_follower=False, topics={}).wanted)
+    return len(table.open(request, VERSION, topics={}).wanted)
 
 
 def test_without_room_there_is_no_session() -> None:
@@ -81,9 +86,9 @@ def test_the_number_of_partitions_is_kept() -> None:
     request = FetchRequest(
         session_id=session_id, session_epoch=1, topics=[FetchTopic("u", partitions=[FetchPartition(0)])]
     )
-    table.open(request, VERSION, is_follower=False, topics={})
+    table.open(request, VERSION, topics={})
     assert table.partition_count == 4
-    table.open(FetchRequest(session_id=session_id, session_epoch=-1), VERSION, is_follower=False, topics={})
+    table.open(FetchRequest(session_id=session_id, session_epoch=-1), VERSION, topics={})
     assert (table.partition_count, len(table)) == (0, 0)
 
 

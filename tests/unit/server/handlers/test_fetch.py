@@ -37,6 +37,9 @@ from tests.unit.replica.node import NODE_ID, TestNode, topic_id
 LATEST = 18
 SIZE = len(make_batch(b"v"))
 
+BROKER_EPOCH = 8
+"""Of broker 2, as the test node's metadata has it."""
+
 
 def request(
     *partitions: tuple[str, int, int],
@@ -77,7 +80,7 @@ def request(
     )
     if replica_id >= 0:
         if version >= 15:
-            made.replica_state = ReplicaState(replica_id, 1)
+            made.replica_state = ReplicaState(replica_id, BROKER_EPOCH)
         else:
             made.replica_id = replica_id
     return made
