@@ -194,10 +194,14 @@ class Leadership:
             return None
         is_new_leader = not self.is_leader
         is_new_epoch = image.leader_epoch > self.leader_epoch
+        # Metadata of a change that the controller's answer has told of already says nothing of the one that is pending
+        # now. Were that forgotten, the high watermark would go on without a replica that is about to be in the ISR.
+        is_known = not is_new_leader and image.partition_epoch == self.partition_epoch
         self.log = log
         self._assign(image)
         self.is_leader = True
-        self._commit(image.isr)
+        if not is_known:
+            self._commit(image.isr)
         known = self.followers
         self.followers = {
             replica: known.get(replica) or Follower() for replica in image.replicas if replica != self.node_id

@@ -55,13 +55,14 @@ class Wanted(Interest):
 
     def note(self, told: PartitionData) -> bool:
         """Remember what the fetcher is told; whether it has to be told at all."""
-        is_new = bool(told.records) or told.preferred_read_replica != -1 or told.diverging_epoch is not None
+        is_new = bool(told.records) or told.preferred_read_replica != -1
         if self.high_watermark != told.high_watermark or self.log_start_offset != told.log_start_offset:
             is_new = True
             self.high_watermark = told.high_watermark
             self.log_start_offset = told.log_start_offset
-        if told.error_code:
-            # Once the error is gone, the partition is news again.
+        if told.error_code or told.diverging_epoch is not None:
+            # Once the error is gone, the partition is news again. A follower whose log diverges takes nothing but that
+            # from the answer: it has not heard of the high watermark, and would not until the next record.
             self.high_watermark = -1
             is_new = True
         return is_new

@@ -8,7 +8,7 @@ from ottla.replica import FollowerFeed, Waiters
 from ottla.server.fetch_session import FetchSessions, Wanted
 from ottla.sim import VirtualWorld, virtual_node_world, virtual_world
 from ottla.types import ZERO_UUID
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.wire.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 VERSION = 12
 MINUTES_2 = 120_000
@@ -100,3 +100,12 @@ def test_a_partition_with_an_error_is_news_again_when_it_is_gone() -> None:
     assert wanted.note(PartitionData(0, 6, -1, -1, -1, records=b""))
     assert wanted.note(good)
     assert not wanted.note(good)
+
+
+def test_a_high_watermark_that_came_with_a_diverging_epoch_is_told_again() -> None:
+    """A follower cuts its log then, and takes nothing else from the answer."""
+    wanted = Wanted(("t", 0), "t", ZERO_UUID, FetchPartition(0))
+    diverging = PartitionData(0, 0, 5, 5, 0, records=b"", diverging_epoch=EpochEndOffset(1, 3))
+    assert wanted.note(diverging)
+    assert wanted.note(PartitionData(0, 0, 5, 5, 0, records=b""))
+    assert not wanted.note(PartitionData(0, 0, 5, 5, 0, records=b""))
