@@ -17,7 +17,7 @@ from ottla.node.assignments import Assignments
 from ottla.node.directories import epoch_of_clean_shutdown
 from ottla.node.lifecycle import BrokerLifecycle
 from ottla.node.shared import Shared
-from ottla.replica import IsrChanges, LogDriver, PartitionLog, ReplicaManager
+from ottla.replica import FetcherManager, FetcherSettings, IsrChanges, LogDriver, PartitionLog, ReplicaManager
 from ottla.server import (
     GROUP_TOPIC,
     TRANSACTION_TOPIC,
@@ -25,6 +25,7 @@ from ottla.server import (
     Dispatcher,
     FetchSessions,
     LocalMarkers,
+    Peers,
     take_producer_id,
 )
 from ottla.types import Uuid
@@ -53,6 +54,7 @@ class BrokerRole:
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
         self.services: BrokerServices
+        self.peers: Peers
         self.dispatcher: Dispatcher
         self.lifecycle: BrokerLifecycle | None = None
 
@@ -97,6 +99,18 @@ class BrokerRole:
             world, shared.channel("alter-partition"), config.node_id, lambda: self.broker_epoch
         )
         shared.closing.append(isr_changes.stop)
+        self.peers = Peers(context)
+        shared.closing.append(self.peers.close)
+        self.replicas.fetchers = fetchers = FetcherManager(
+            world,
+            self.replicas,
+            self.peers,
+            FetcherSettings.of(config),
+            broker_epoch=lambda: self.broker_epoch,
+            fetcher_count=config.num_replica_fetchers,
+            timeout_ms=config.replica_socket_timeout_ms,
+        )
+        shared.closing.append(fetchers.stop)
         self.replicas.watch(GROUP_TOPIC, self.groups)
         self.replicas.watch(TRANSACTION_TOPIC, self.transactions)
 
@@ -144,8 +158,9 @@ class BrokerRole:
         """Open what is on the disks, then let the metadata say what becomes of it."""
         shared = self._shared
         loader = shared.loader
-        # The logs are there before a client can learn of a partition, and the coordinators before they are asked.
-        for publisher in (self.replicas, self.groups, self.transactions, self.services):
+        # The logs are there before a client can learn of a partition, and the coordinators before they are asked. Other
+        # brokers are where this image says before anything is asked of them.
+        for publisher in (self.peers, self.replicas, self.groups, self.transactions, self.services):
             loader.add_publisher(publisher)
         driver = LogDriver(shared.world, self.replicas, shared.config)
         driver.start()

@@ -41,8 +41,9 @@ FetcherId: TypeAlias = tuple[int, int]
 class Peers(Protocol):
     """The way to the other brokers of the cluster."""
 
-    def send(self, node_id: int, request: Message, *, timeout_ms: float) -> Promise[Message]:
-        """The broker's answer, in the newest version that both know. `KafkaError` or `OSError` when there is none."""
+    def send(self, node_id: int, request: Message, /, *, timeout_ms: float, lane: str) -> Promise[Message]:
+        """The broker's answer, in the newest version that both know. `KafkaError` or `OSError` when there is none. Each
+        lane is a connection of its own: a fetch may be a long poll."""
         ...
 
 
@@ -188,7 +189,9 @@ class _Running:
     async def _send(self, request: Message) -> None:
         clock = self._world.clock
         try:
-            response = await self._manager._peers.send(self._place[0], request, timeout_ms=self._manager._timeout_ms)
+            response = await self._manager._peers.send(
+                self._place[0], request, timeout_ms=self._manager._timeout_ms, lane=f"fetcher-{self._place[1]}"
+            )
         except (KafkaError, OSError) as error:
             log.warning(
                 "[%s] Error in response for %s: %s", self, type(request).__name__, error or type(error).__name__

@@ -33,7 +33,7 @@ class Leaders:
         self.most_under_way = 0
         self.answer: Callable[[int, FetchRequest], FetchResponse | BaseException] = empty
 
-    def send(self, node_id: int, request: Message, *, timeout_ms: float) -> Promise[Message]:
+    def send(self, node_id: int, request: Message, /, *, timeout_ms: float, lane: str) -> Promise[Message]:
         assert isinstance(request, FetchRequest)
         assert timeout_ms == 7_000
         self.requests.append((node_id, request))
