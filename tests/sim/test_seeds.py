@@ -29,12 +29,13 @@ def test_nothing_that_was_promised_is_broken(seed: int) -> None:
         assert outcome.counts.get("offsets committed", 0) > 0, "a run without commits proves nothing"
 
 
-def test_a_seed_replays_exactly_under_any_hash_seed() -> None:
+@pytest.mark.parametrize("more", [[], ["--nodes", "1"]], ids=["single node", "cluster"])
+def test_a_seed_replays_exactly_under_any_hash_seed(more: list[str]) -> None:
     """The digest covers every line of the trace: connections, faults, errors, answers, with their virtual times."""
     digests = []
     for hash_seed in ("1", "4242"):
         done = subprocess.run(
-            [sys.executable, "-m", "ottla.sim", "--first", "100", "--seeds", "3", "--jobs", "2", "--digests"],
+            [sys.executable, "-m", "ottla.sim", "--first", "100", "--seeds", "3", "--jobs", "2", "--digests", *more],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

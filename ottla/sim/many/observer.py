@@ -34,9 +34,12 @@ class Observer(Client):
     watermarks: Watermarks
     request_timeout_ms = TIMEOUT_MS
 
-    async def work(self) -> None:
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
         self._views: dict[str, dict[str, PartitionView]] = {}
         self._ends: dict[tuple[str, str], int] = {}
+
+    async def work(self) -> None:
         while not self.is_stopping:
             try:
                 await self._look()

@@ -178,7 +178,7 @@ class ClusterSimulation:
         self._check_below_watermarks()
         await self._heal()
         await self._finish()
-        self.cluster.kill()
+        self.troubles.kill_all(self.chance)
         await self._heal()
         await self._check_rest("after all nodes were killed")
 

@@ -150,6 +150,13 @@ class Troubles:
 
     # Nodes that come back.
 
+    def kill_all(self, chance: Random) -> None:
+        """End every node at one instant; each returns in its own time, so in any order."""
+        self._trace("all nodes are killed")
+        self._cluster.kill()
+        for node in self._cluster:
+            self._spawn([node], self._return(node, chance.uniform(0, DOWN_MS[-1])))
+
     def _kill(self, nodes: list[SimulatedNode], down_ms: float, *, is_power_loss: bool = False) -> None:
         for node in nodes:
             node.kill(is_power_loss=is_power_loss)
