@@ -28,8 +28,6 @@ from ottla.world import Address, NodeWorld
 log = logging.getLogger(__name__)
 
 CREATE_TOPICS_VERSION = 7
-SUPPORTED_ROLES = ({"broker", "controller"}, {"controller"})
-"""`process.roles` that a node can have: a broker alone needs a metadata log that it follows from another node."""
 
 
 def build(config: BrokerConfig, world: NodeWorld, *, metrics_address: Address | None = None) -> Node:
@@ -41,9 +39,6 @@ class Node:
     """See the module. What it is made of is there once it is started, as far as its roles have it."""
 
     def __init__(self, config: BrokerConfig, world: NodeWorld, *, metrics_address: Address | None = None) -> None:
-        if config.roles not in SUPPORTED_ROLES:
-            roles = ",".join(sorted(config.roles))
-            raise CannotStart(f"process.roles={roles} is not supported yet: set process.roles=broker,controller")
         unserved = unserved_security(config)
         if unserved is not None:
             raise CannotStart(unserved)

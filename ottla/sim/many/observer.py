@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.sim.checks import QUORUM, Leaders, PartitionView, Watermarks
 from ottla.sim.clients.client import Client
+from ottla.sim.clients.link import LOST
 from ottla.sim.node import SimulatedNode
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -43,7 +44,7 @@ class Observer(Client):
         while not self.is_stopping:
             try:
                 await self._look()
-            except OSError as error:
+            except LOST as error:
                 self.trace(f"{self.name}: {error}")
             await self.world.tasks.sleep_ms(INTERVAL_MS * self.chance.uniform(0.5, 1.5))
 
