@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.testing import Cluster
-from tests.support.spark import start_spark
+from tests.support.spark import QUICK_DRIVER, start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,8 +26,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_drivers() -> Iterator[None]:
+    """Every Spark that these tests start, here or in another process, is for seconds or minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in QUICK_DRIVER.items():
+            patch.setenv(name, value)
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(quick_drivers: None) -> Iterator[SparkSession]:
     """The run's one Spark session, of two cores."""
     session = start_spark()
     yield session

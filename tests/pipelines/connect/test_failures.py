@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.pipelines.clusters.program import SHORT_LIVED
-
 FILE = """\
 name: failing
 source: {type: csv, path: PATH/in, schema: "id BIGINT, country STRING"}
@@ -37,7 +35,7 @@ def test_the_last_line_of_a_failed_run_is_the_cause(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ottla.cli.main", "pipeline", "run", "--once", "--master", "local[1]",
          str(tmp_path / "failing.yaml")],
-        env={**os.environ, **SHORT_LIVED, "XDG_DATA_HOME": str(tmp_path / "data")},
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")},
         capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.pipelines.java import find_java
+from tests.support.spark import QUICK_DRIVER
 
 PROGRAM = """
 from pyspark.sql import SparkSession
@@ -25,7 +26,7 @@ def start(**environment: str) -> subprocess.Popen[str]:
     told = {"HOME": os.environ["HOME"], "JAVA_HOME": str(find_java(None).home), "SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
-        env={**told, **environment},
+        env={**told, **QUICK_DRIVER, **environment},
         cwd="/",
         text=True,
         stdout=subprocess.PIPE,

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 ANSWER = "ottla-driver: "
 MASTER = "local[2,4]"
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A driver that lives for seconds: its start takes half the time without the compiler for those that live for hours."""
 
 
 class Driver:
@@ -85,11 +83,8 @@ class Driver:
 
 def main(conf: dict[str, str]) -> None:
     from ottla.pipelines import session
-    from ottla.pipelines.spark import defaults
 
-    java = "spark.driver.extraJavaOptions"
-    conf = {java: f"{defaults(MASTER).get(java, '')} {QUICK_START}", "spark.driver.memory": "1g", **conf}
-    spark = session("ottla-sink-driver", master=MASTER, conf=conf)
+    spark = session("ottla-sink-driver", master=MASTER, conf={"spark.driver.memory": "1g", **conf})
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     for line in sys.stdin:
         try:
