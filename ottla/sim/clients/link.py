@@ -17,6 +17,8 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.world import Address, NodeWorld
 
 REQUEST_TIMEOUT_MS = 20_000
+CONNECT_TIMEOUT_MS = 1_000
+"""Less than real clients take: a run lasts for seconds, and a client that waits proves nothing."""
 LOST = (NetworkException, RequestTimedOut)
 """What a request fails with that was not answered: it may or may not have been carried out."""
 
@@ -28,7 +30,7 @@ def new_link(
     return Link(
         world,
         Address(*address),
-        LinkSettings(client_id=name, is_strict=True),
+        LinkSettings(client_id=name, connect_timeout_ms=CONNECT_TIMEOUT_MS, is_strict=True),
         subject=name,
         observer=observer,
         handshake=lambda: (_Introduction(chance.randint(0, find_api(18).versions.last)),),
