@@ -104,7 +104,8 @@ class _Racks:
             self.unfenced_count += not broker.is_fenced
         # Brokers without a rack share one, which sorts first.
         self._racks = [racks[name] for name in sorted(racks, key=lambda name: (name is not None, name or ""))]
-        for rack in self._racks:
+        self._in_order = list(self._racks)
+        for rack in self._in_order:
             rack.fenced.prepare(dice)
             rack.unfenced.prepare(dice)
         self._round = 0
@@ -142,6 +143,6 @@ class _Racks:
 
     def _shuffle(self) -> None:
         self._dice.shuffle(self._racks)
-        for rack in self._racks:
+        for rack in self._in_order:
             self._dice.shuffle(rack.fenced.brokers)
             self._dice.shuffle(rack.unfenced.brokers)

@@ -1,6 +1,7 @@
 """Kafka's own classes decide as ours do: thousands of random partitions in random trouble, and whole images.
 
-`PartitionChanges.java` and `ImageOracle.java` put the questions to them; one process answers all of a test.
+`PartitionChanges.java`, `ImageOracle.java` and `PlacementOracle.java` put the questions to them; one process answers
+all of a test.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 
+from ottla.errors import InvalidReplicationFactor
 from ottla.metadata import Image, ImageBuilder, LeaderRecoveryState, MetadataVersion, PartitionImage
 from ottla.metadata.control.partition_change import Election, PartitionChanger
+from ottla.metadata.control.placement import UsableBroker, place
 from ottla.types import Uuid
 from ottla.wire.json_form import to_json
 from ottla.wire.metadata import (
@@ -29,8 +33,11 @@ from tests.unit.metadata.test_random_histories import History
 
 pytestmark = pytest.mark.java
 
+T = TypeVar("T")
+
 QUESTIONER = Path(__file__).with_name("PartitionChanges.java")
 ORACLE = Path(__file__).with_name("ImageOracle.java")
+PLACER = Path(__file__).with_name("PlacementOracle.java")
 CASE_COUNT = 6000
 
 
@@ -229,3 +236,59 @@ def test_kafka_makes_the_same_image_and_writes_the_same_snapshot(
 
 def _kinds(records: list[VersionedRecord]) -> list[str]:
     return list(dict.fromkeys(record.schema.name for record, _ in records))
+
+
+class JavaRandom:
+    """Java's `Random`, as far as placement rolls it."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = (seed ^ 0x5DEECE66D) & (2**48 - 1)
+
+    def _next(self) -> int:
+        """31 bits."""
+        self._seed = (self._seed * 0x5DEECE66D + 0xB) & (2**48 - 1)
+        return self._seed >> 17
+
+    def randrange(self, stop: int, /) -> int:
+        bits = self._next()
+        if stop & (stop - 1) == 0:
+            return (stop * bits) >> 31
+        while bits - bits % stop + stop - 1 >= 2**31:
+            bits = self._next()
+        return bits % stop
+
+    def shuffle(self, items: list[T], /) -> None:
+        for size in range(len(items), 1, -1):
+            other = self.randrange(size)
+            items[size - 1], items[other] = items[other], items[size - 1]
+
+
+def test_kafkas_placer_puts_replicas_where_ours_does(tmp_path: Path) -> None:
+    """The same dice: the same replicas, over racks, fenced brokers and more partitions than a turn has; and the same
+    words where there is no place."""
+    chance = Random(77)
+    questions: list[str] = []
+    ours: list[str] = []
+    for seed in range(400):
+        racks = chance.choice([["-"], ["a", "b"], ["a", "b", "c"], ["-", "a", "b", "c", "d"]])
+        fenced_share = chance.choice([0, 0, 0.3, 1])
+        brokers = [
+            UsableBroker(id, None if rack == "-" else rack, chance.random() < fenced_share)
+            for id in chance.sample(range(20), chance.randint(1, 9))
+            for rack in [chance.choice(racks)]
+        ]
+        count, factor = chance.randint(1, 40), chance.randint(0, 5)
+        told = " ".join(f"{one.id}:{one.rack or '-'}:{'fenced' if one.is_fenced else 'unfenced'}" for one in brokers)
+        questions.append(f"{seed} {count} {factor} {told}")
+        try:
+            placed = place(JavaRandom(seed), brokers, partition_count=count, replication_factor=factor)
+            ours.append(" ".join(str(replicas) for replicas in placed))
+        except InvalidReplicationFactor as error:
+            ours.append(error.message)
+    (tmp_path / "questions").write_text("\n".join(questions))
+    ran = run_java(str(PLACER), [str(tmp_path / "questions"), str(tmp_path / "answers")])
+    assert ran.returncode == 0, ran.stderr
+    answers = (tmp_path / "answers").read_text().splitlines()
+    for question, mine, kafkas in zip(questions, ours, answers, strict=True):
+        assert mine == kafkas, question
+    assert sum(one.startswith("[") for one in ours) > 150
