@@ -2,7 +2,9 @@
 
 A partition of a node with several directories begins unassigned: the node chooses. The controller has to know, so that
 a directory that fails takes just its own replicas offline. Assignments are gathered for a moment and sent together;
-what could not be sent is tried again. Called by the replica manager when it opens a log; bounded by its partitions.
+what could not be sent, or was refused for now, is tried again; what the controller has no such replica for is dropped,
+because its topic is deleted or its partition is reassigned. Called by the replica manager when it opens a log; bounded
+by its partitions.
 """
 
 from __future__ import annotations
@@ -10,7 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ottla.errors import KafkaError, error_class
+from ottla.errors import (
+    KafkaError,
+    NotLeaderOrFollower,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    error_class,
+)
 from ottla.server import ControllerLink
 from ottla.types import Uuid
 from ottla.wire.messages.assign_replicas_to_dirs import (
@@ -28,6 +36,9 @@ GATHER_MS = 10
 RETRY_MS = 500
 PARTITIONS_MAX = 2250
 """How many replicas one request may name; Kafka's own limit."""
+
+# The controller knows more than this node does: there is no such replica here any more.
+_GONE = frozenset({UnknownTopicId.code, UnknownTopicOrPartition.code, NotLeaderOrFollower.code})
 
 
 class Assignments:
@@ -62,9 +73,11 @@ class Assignments:
             assert isinstance(response, AssignReplicasToDirsResponse), response
             if response.error_code:
                 raise error_class(response.error_code)()
-            for key, directory_id in sent.items():
-                if self._pending.get(key) == directory_id:  # it may have moved meanwhile
-                    del self._pending[key]
+            left = self._settle(sent, response)
+            if left:
+                log.warning("[AssignmentsManager id=%d] The controller has not taken %d of %d replicas' directories",
+                            self._node_id, left, len(sent))  # fmt: skip
+                delay_ms = RETRY_MS
         except KafkaError as error:
             log.warning("[AssignmentsManager id=%d] Cannot tell the controller of %d replicas yet: %s",
                         self._node_id, len(sent), error)  # fmt: skip
@@ -72,6 +85,19 @@ class Assignments:
         finally:
             self._is_under_way = False
         self._send_soon(delay_ms)
+
+    def _settle(self, sent: dict[tuple[Uuid, int], Uuid], response: AssignReplicasToDirsResponse) -> int:
+        """Forget what is settled; how many of those that were sent are not."""
+        settled = 0
+        for directory in response.directories:
+            for topic in directory.topics:
+                for partition in topic.partitions:
+                    key = (topic.topic_id, partition.partition_index)
+                    if key in sent and (partition.error_code == 0 or partition.error_code in _GONE):
+                        settled += 1
+                        if self._pending.get(key) == sent[key]:  # it may have moved meanwhile
+                            del self._pending[key]
+        return len(sent) - settled
 
     def _request(self, assignments: dict[tuple[Uuid, int], Uuid]) -> AssignReplicasToDirsRequest:
         directories: dict[Uuid, dict[Uuid, list[AssignReplicasToDirsRequestPartitionData]]] = {}

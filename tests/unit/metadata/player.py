@@ -471,13 +471,16 @@ class Player:
         """lose: another node takes over, which has not seen what is not committed; then this one leads again."""
         cluster = self._cluster
         cluster.controller.on_resign()
-        waiting = cluster.waiting
-        cluster.world.loop.run_until(waiting.done)
-        error = waiting.exception()
+        waiting, cluster.waiting = cluster.waiting, None
+        told = []
+        if waiting is not None:
+            cluster.world.loop.run_until(waiting.done)
+            error = waiting.exception()
+            told = [f"{error.name}: {error.message}"]
         cluster.quorum.drop_uncommitted()
         cluster.quorum.holds_commits = False
         cluster.controller.on_leader(2)
-        return [f"{error.name}: {error.message}"]
+        return told
 
 
 def _options(words: list[str]) -> dict[str, str]:
