@@ -51,6 +51,8 @@ class ControllerRole:
         """Take connections: candidates and brokers may come before there is a leader."""
         for spec in self._shared.listeners.of_controller:
             self._shared.listeners.open(self._shared.sockets, spec, self.dispatcher)
+        # Before these listeners close: the next leader may need this node's vote.
+        self._shared.closing.append(self._shared.raft.hand_over)
 
     def begin_registration(self) -> None:
         """Have the cluster told of this controller, beside the start and for as long as it takes."""

@@ -240,6 +240,12 @@ class Core:
     def has_remote_leader(self) -> bool:
         return self.leader_id not in (NO_LEADER, self.local.key.id)
 
+    @property
+    def has_handed_over(self) -> bool:
+        """Whether nobody counts on this node as a leader: the other voters know of its resignation, or of more."""
+        state = self.state
+        return not isinstance(state, Leader) and not (isinstance(state, Resigned) and state.unacknowledged)
+
     def _other_voter_ids(self) -> set[int]:
         return {id for id in self._log.voters.nodes if id != self.local.key.id}
 

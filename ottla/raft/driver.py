@@ -90,7 +90,7 @@ MAINTENANCE_INTERVAL_MS = 60_000
 INBOX_MAX = 1_000
 """How many requests of others wait for their turn; one more is told to come back later."""
 SHUTDOWN_MS_MAX = 5_000
-"""How long a leader that stops waits for another to be elected, as in Kafka."""
+"""How long a leader that stops waits until the other voters know, as in Kafka."""
 _RECORDS_A_STEP = 64
 """How many records a snapshot takes before others get a turn: about a millisecond."""
 
@@ -252,18 +252,25 @@ class RaftNode:
         )
         self._check_usable()
 
+    async def hand_over(self) -> None:
+        """Let another lead, if this node does and there is another. Return when there is a new leader, within 5 s.
+
+        To be called while requests still come in: the first successor needs this node's vote where the others have
+        just heard from it. Nothing is appended after it.
+        """
+        if self._has_successors:
+            await self._shut_down_core(lambda: self._core.has_remote_leader)
+
     async def stop(self) -> None:
         """Flush what was appended, let another lead, tell listeners that this node does not, and close the files."""
         if not self._is_started or self._is_stopping:
             return
         self._is_stopping = True
         await self._until(lambda: self._is_idle and not self._is_snapshot_under_way)
-        has_successors = self.is_leader and not self.voters.is_only_voter(self._local.key)
-        self._post(ShutDown())
-        if has_successors:
-            until_ms = self._world.clock.monotonic_ms() + SHUTDOWN_MS_MAX
-            self._set_timer("shutdown", SHUTDOWN_MS_MAX, self._wake)
-            await self._until(lambda: self._core.has_remote_leader or self._world.clock.monotonic_ms() >= until_ms)
+        if self._has_successors:
+            await self._shut_down_core(lambda: self._core.has_handed_over)
+        else:
+            self._post(ShutDown())
         await self._until(lambda: self._is_idle)
         self._is_stopped = True
         self._cancel_timers()
@@ -272,6 +279,16 @@ class RaftNode:
         if self.failure is None:
             self._drop_receiver()
             self._log.close()
+
+    @property
+    def _has_successors(self) -> bool:
+        return self._is_started and self.is_leader and not self.voters.is_only_voter(self._local.key)
+
+    async def _shut_down_core(self, is_done: Callable[[], bool]) -> None:
+        until_ms = self._world.clock.monotonic_ms() + SHUTDOWN_MS_MAX
+        self._set_timer("shutdown", SHUTDOWN_MS_MAX, self._wake)
+        self._post(ShutDown())
+        await self._until(lambda: is_done() or self._world.clock.monotonic_ms() >= until_ms)
 
     @property
     def _quorum_state_path(self) -> str:

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+import ottla.server.envelope  # noqa: F401  or it is imported in the middle of a simulated call
 from ottla.sim.cluster import SimulatedCluster, layout
 from ottla.sim.logs import LogCapture
 from ottla.sim.loop import VirtualLoop
@@ -26,6 +27,13 @@ class Cluster:
         if not node_count:
             settings = {name: own for name, own in settings.items() if own["process.roles"] == "controller"}
         self.cluster = SimulatedCluster(network, settings, self.logs, lambda _: None, str(seed))
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cluster.kill()
+        self.loop.close()
 
     def start(self, *names: str) -> None:
         self.loop.run_until_complete(self.cluster.start(*names))
@@ -52,40 +60,40 @@ class Cluster:
 
 
 def test_three_controllers_elect_one_and_another_when_it_dies() -> None:
-    quorum = Cluster(1, 0, controller_count=3)
-    quorum.start()
-    first = quorum.settled()
-    assert first.node is not None
-    epoch = first.node.raft.epoch
-    first.kill()
-    second = quorum.settled()
-    assert second is not first
-    assert second.node is not None
-    assert second.node.raft.epoch > epoch
-    quorum.start(first.name)
-    assert quorum.settled() is second
-    offset = second.node.raft.high_watermark
-    quorum.wait(
-        lambda: all(one.node is not None and one.node.loader.image.offset >= offset - 1 for one in quorum.cluster)
-    )
+    with Cluster(1, 0, controller_count=3) as quorum:
+        quorum.start()
+        first = quorum.settled()
+        assert first.node is not None
+        epoch = first.node.raft.epoch
+        first.kill(is_power_loss=True)
+        second = quorum.settled()
+        assert second is not first
+        assert second.node is not None
+        assert second.node.raft.epoch > epoch
+        quorum.start(first.name)
+        assert quorum.settled() is second
+        offset = second.node.raft.high_watermark
+        quorum.wait(
+            lambda: all(one.node is not None and one.node.loader.image.offset >= offset - 1 for one in quorum.cluster)
+        )
 
 
 def test_a_leader_that_is_stopped_in_order_is_followed_soon() -> None:
-    quorum = Cluster(2, 0, controller_count=3)
-    quorum.start()
-    first = quorum.settled()
-    begun_us = quorum.loop.now_us
-    quorum.loop.run_until_complete(quorum.cluster.stop(first.name))
-    quorum.settled()
-    assert (quorum.loop.now_us - begun_us) / 1000 < 1_000, "without an election timeout"
+    with Cluster(2, 0, controller_count=3) as quorum:
+        quorum.start()
+        first = quorum.settled()
+        begun_us = quorum.loop.now_us
+        quorum.loop.run_until_complete(quorum.cluster.stop(first.name))
+        quorum.settled()
+        assert (quorum.loop.now_us - begun_us) / 1000 < 1_000, "without an election timeout"
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nodes_of_both_roles_register_with_whoever_leads(seed: int) -> None:
-    cluster = Cluster(seed, 3)
-    cluster.start()
-    leader = cluster.settled()
-    assert leader.node is not None
-    cluster.wait(
-        lambda: all(one.node is not None and len(one.node.loader.image.brokers) == 3 for one in cluster.cluster)
-    )
+    with Cluster(seed, 3) as cluster:
+        cluster.start()
+        leader = cluster.settled()
+        assert leader.node is not None
+        cluster.wait(
+            lambda: all(one.node is not None and len(one.node.loader.image.brokers) == 3 for one in cluster.cluster)
+        )

@@ -16,6 +16,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from random import Random
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from ottla.errors import NotController
 from ottla.raft import (
@@ -27,8 +28,8 @@ from ottla.raft import (
     VoterNode,
     VoterSet,
     format_directory,
+    messages,
 )
-from ottla.raft.messages import error_response
 from ottla.raft.voters import EMPTY_VOTERS
 from ottla.records import batches
 from ottla.sim import CHANGES, Moment
@@ -47,10 +48,10 @@ from tests.unit.raft.nodes import DATA, numbers, record
 CONFIG = RaftConfig(
     metadata_log_segment_bytes=900,
     metadata_max_retention_bytes=2500,
-    controller_quorum_election_timeout_ms=400,
-    controller_quorum_election_backoff_max_ms=200,
-    controller_quorum_fetch_timeout_ms=900,
-    controller_quorum_request_timeout_ms=700,
+    controller_quorum_election_timeout_ms=150,
+    controller_quorum_election_backoff_max_ms=80,
+    controller_quorum_fetch_timeout_ms=300,
+    controller_quorum_request_timeout_ms=250,
     # A batch at a time: an old epoch's come over before the new one's.
     controller_quorum_fetch_max_bytes=150,
     controller_quorum_fetch_snapshot_max_bytes=400,
@@ -59,6 +60,8 @@ T = TypeVar("T")
 
 LISTENER = "CONTROLLER"
 CLUSTER = "a cluster"
+FETCH_WAIT_MS = 100
+"""Shorter than Kafka's, as all times here: more elections a second."""
 SECOND_US = 1_000_000
 
 
@@ -219,13 +222,21 @@ class Member:
             quorum.truth.lead(leader.epoch, self.id, self.life_count)
         except Violation as violation:
             quorum.failures.append(str(violation))
-        if quorum.is_faulty and quorum.chance.random() < 0.5:
-            # Leaders that die young, after a few messages, leave logs that differ at their ends.
-            life, is_power_cut = self.life_count, quorum.chance.random() < 0.3
+        if quorum.is_faulty and quorum.chance.random() < 0.6:
+            # Leaders that are gone after a few messages leave logs that differ at their ends.
+            life = self.life_count
             quorum.after_ms(
-                quorum.chance.uniform(0, 5) * quorum.delay_us_max / 1000,
-                lambda: self.kill(is_power_cut=is_power_cut) if self.life_count == life else None,
+                quorum.chance.uniform(0, 6) * quorum.delay_us_max / 1000,
+                lambda: self.fall() if self.life_count == life and self.is_alive else None,
             )
+
+    def fall(self) -> None:
+        """Die young, or be cut off while whoever was so before comes back."""
+        quorum = self.quorum
+        if quorum.is_rolling:
+            quorum.cuts = {pair for other in quorum.members for pair in ((self.id, other), (other, self.id))}
+        else:
+            self.kill(is_power_cut=quorum.chance.random() < 0.3)
 
     def on_crash(self) -> None:
         """The disk has killed the node."""
@@ -241,7 +252,7 @@ class Member:
         else:
             self.disk.process_crash()
         self.disk.clear_faults()
-        self.quorum.after_ms(self.quorum.chance.choice((5, 50, 700, 2000)), self.restart)
+        self.quorum.after_ms(self.quorum.chance.choice((5, 30, 300, 1000)), self.restart)
 
     def restart(self) -> None:
         if not self.is_alive:
@@ -280,7 +291,7 @@ class Channel:
 
         def on_answer(answer: bytes) -> None:
             if not promise.done() and quorum.is_open(receiver.id, sender.id):
-                promise.set_result(decode(type(error_response(request, 0)), version, answer))
+                promise.set_result(decode(type(messages.error_response(request, 0)), version, answer))
 
         def on_arrival() -> None:
             if not receiver.is_alive or not receiver.is_started or not quorum.is_open(sender.id, receiver.id):
@@ -319,6 +330,7 @@ class Quorum:
         self.seed = seed
         self.chance = Random(f"{seed} quorum")
         self.is_formatted = is_formatted
+        self._patch = patch.object(messages, "FETCH_WAIT_MS_MAX", FETCH_WAIT_MS)
         self._context = copy_context()
         self.loop = VirtualLoop()
         self.network = VirtualNetwork(self.loop, Random(f"{seed} network"))
@@ -336,7 +348,9 @@ class Quorum:
         """From whom nothing reaches whom."""
         self.loss = self.chance.choice((0, 0, 0.02, 0.1))
         self.doubling = self.chance.choice((0, 0.05))
-        self.delay_us_max = self.chance.choice((2_000, 30_000, 80_000))
+        self.delay_us_max = self.chance.choice((2_000, 10_000, 40_000))
+        self.is_rolling = self.chance.random() < 0.5
+        """Whether each new leader is cut off soon, and the one before it comes back."""
         self.is_faulty = is_faulty
         self.snapshot_count = 0
         self.members = {
@@ -364,7 +378,7 @@ class Quorum:
 
     # A seed's history
 
-    def run(self, seconds: float = 12) -> None:
+    def run(self, seconds: float = 8) -> None:
         """Faults for a while, then healing, then convergence; raises `Violation`."""
         with self:
             self.plan_append()
@@ -374,11 +388,13 @@ class Quorum:
             self._converge()
 
     def __enter__(self) -> Quorum:
+        self._patch.start()
         for member in self.members.values():
             member.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._patch.stop()
         for member in self.members.values():
             if member.life is not None:
                 member.life.end()
@@ -424,7 +440,7 @@ class Quorum:
         return False
 
     def plan_append(self) -> None:
-        self.after_ms(self.chance.choice((1, 5, 20, 100)), self._append)
+        self.after_ms(self.chance.choice((1, 5, 20, 60)), self._append)
 
     def _append(self) -> None:
         self.plan_append()
@@ -455,7 +471,7 @@ class Quorum:
 
     def _plan_fault(self) -> None:
         if self.is_faulty:
-            self.after_ms(self.chance.choice((20, 100, 300, 800)), self._fault)
+            self.after_ms(self.chance.choice((20, 100, 300, 800)) * (3 if self.is_rolling else 1), self._fault)
 
     def _fault(self) -> None:
         self._plan_fault()

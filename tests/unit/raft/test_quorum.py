@@ -98,9 +98,12 @@ def test_a_leader_that_stops_hands_over_without_an_election_timeout() -> None:
         append(quorum, 5)
         leader = settled(quorum)
         begun_us = quorum.loop.now_us
+        handing = quorum.call(leader, lambda: leader.world.tasks.spawn(leader.raft.hand_over(), "hand over"))
+        quorum.wait(handing.done)
+        assert (quorum.loop.now_us - begun_us) / 1000 < 100, "the timeouts are 150 ms and more"
+        assert leader.raft.leader_id not in (-1, leader.id)
         stopping = quorum.call(leader, lambda: leader.world.tasks.spawn(leader.raft.stop(), "stop"))
         quorum.wait(stopping.done)
-        assert (quorum.loop.now_us - begun_us) / 1000 < 200, "the timeouts are 400 ms and more"
         others = [member for member in quorum.members.values() if member is not leader]
         quorum.wait(lambda: any(member.watch.is_leader for member in others))
         [leads] = [member for member in others if member.watch.is_leader]
@@ -132,7 +135,7 @@ def test_the_leader_describes_how_far_each_replica_has_come() -> None:
         by_id = {one.replica_id: one for one in partition.current_voters}
         assert by_id[leader.id].last_fetch_timestamp == by_id[leader.id].last_caught_up_timestamp == now_ms
         for voter in partition.current_voters:
-            assert now_ms - 1_500 < voter.last_caught_up_timestamp <= voter.last_fetch_timestamp <= now_ms
+            assert now_ms - 1_000 < voter.last_caught_up_timestamp <= voter.last_fetch_timestamp <= now_ms
         [observer] = partition.observers
         assert (observer.replica_id, observer.log_end_offset) == (4, end + 1)
         follower = next(m for m in quorum.members.values() if m.is_alive and m is not leader)
