@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
+from ottla.errors import NotLeaderOrFollower
 from ottla.raft import core, driver
-from ottla.raft.events import Truncate
-from ottla.raft.log_view import LogView
+from ottla.raft.events import Persist, Truncate
+from ottla.raft.log_view import Diverging, EpochEnd, LogView
 from ottla.raft.quorum_state import Election
 from ottla.raft.states import Leader
 from ottla.world import Task
@@ -41,12 +42,12 @@ def no_sync_before_a_vote(stack: ExitStack) -> None:
 
 def no_epoch_check_in_fetch(stack: ExitStack) -> None:
     def is_leader(self: core.Core, epoch: int) -> int:
-        return 0 if self.is_leader else core.NotLeaderOrFollower.code
+        return 0 if self.is_leader else NotLeaderOrFollower.code
 
     stack.enter_context(patch.object(core.Core, "_check_leader_request", is_leader))
 
-    def is_in_log(log: LogView, offset: int, _: int) -> core.Diverging | None:
-        return core.Diverging(core.EpochEnd(log.last_epoch, log.end_offset)) if offset > log.end_offset else None
+    def is_in_log(log: LogView, offset: int, _: int) -> Diverging | None:
+        return Diverging(EpochEnd(log.last_epoch, log.end_offset)) if offset > log.end_offset else None
 
     stack.enter_context(patch.object(core, "check_position", is_in_log))
 
@@ -55,7 +56,7 @@ def no_truncation(stack: ExitStack) -> None:
     """The follower goes on behind what the leader does not have."""
     real = driver.RaftNode._persist
 
-    async def persist(self: driver.RaftNode, effect: driver.Persist) -> bool:
+    async def persist(self: driver.RaftNode, effect: Persist) -> bool:
         return True if isinstance(effect, Truncate) else await real(self, effect)
 
     stack.enter_context(patch.object(driver.RaftNode, "_persist", persist))

@@ -128,7 +128,7 @@ class Play:
 
     def execute(self, command: str) -> list[str]:
         name, *words = command.split()
-        given = dict(word.split("=", 1) if "=" in word else (word, "yes") for word in words)
+        given = {word.partition("=")[0]: word.partition("=")[2] if "=" in word else "yes" for word in words}
         try:
             lines = list(getattr(self, f"do_{name.replace('-', '_')}")(given, *words))
         except (KafkaError, AssertionError) as error:

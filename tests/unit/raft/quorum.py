@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -41,6 +42,7 @@ from ottla.sim.network import VirtualNetwork
 from ottla.sim.world import VirtualNodeWorld, VirtualWorld, node_world
 from ottla.types import Uuid
 from ottla.wire import Message, decode, encode
+from ottla.wire.messages.vote import VoteRequest
 from ottla.wire.metadata import VersionedRecord
 from ottla.world import Address
 from tests.unit.raft.nodes import DATA, numbers, record
@@ -222,12 +224,13 @@ class Member:
             quorum.truth.lead(leader.epoch, self.id, self.life_count)
         except Violation as violation:
             quorum.failures.append(str(violation))
-        if quorum.is_faulty and quorum.chance.random() < 0.6:
+        if quorum.is_faulty and (quorum.is_rolling or quorum.chance.random() < 0.5):
             # Leaders that are gone after a few messages leave logs that differ at their ends.
-            life = self.life_count
+            life, chance = self.life_count, quorum.chance
+            messages_ms = quorum.delay_us_max / 1000 * chance.choice((chance.uniform(0, 1.5), chance.uniform(1, 4)))
             quorum.after_ms(
-                quorum.chance.uniform(0, 6) * quorum.delay_us_max / 1000,
-                lambda: self.fall() if self.life_count == life and self.is_alive else None,
+                messages_ms + chance.uniform(0, 8),
+                lambda: self.fall() if self.life_count == life and self.is_alive and quorum.is_faulty else None,
             )
 
     def fall(self) -> None:
@@ -302,6 +305,9 @@ class Channel:
         def on_told(done: Any) -> None:
             answer = encode(done.result(), version)
             quorum.cross(life.context, lambda: on_answer(answer))
+            if quorum.is_faulty and isinstance(request, VoteRequest) and quorum.chance.random() < 0.1:
+                # The vote is out; whatever the voter has not on its disk is gone.
+                quorum.after_ms(0, lambda: receiver.kill(is_power_cut=True))
 
         def arrive() -> None:
             if receiver.is_alive:
@@ -349,7 +355,7 @@ class Quorum:
         self.loss = self.chance.choice((0, 0, 0.02, 0.1))
         self.doubling = self.chance.choice((0, 0.05))
         self.delay_us_max = self.chance.choice((2_000, 10_000, 40_000))
-        self.is_rolling = self.chance.random() < 0.5
+        self.is_rolling = self.chance.random() < 0.6
         """Whether each new leader is cut off soon, and the one before it comes back."""
         self.is_faulty = is_faulty
         self.snapshot_count = 0
@@ -446,7 +452,7 @@ class Quorum:
         self.plan_append()
         for member in self.members.values():
             if member.is_alive and member.is_started and member.watch.is_leader and self.chance.random() < 0.7:
-                self._in_life(member, lambda member=member: self._append_to(member))
+                self._in_life(member, partial(self._append_to, member))
         if self.chance.random() < 0.05:
             member = self.chance.choice(list(self.members.values()))
             if member.is_alive and member.is_started and member.raft.failure is None:
@@ -471,7 +477,7 @@ class Quorum:
 
     def _plan_fault(self) -> None:
         if self.is_faulty:
-            self.after_ms(self.chance.choice((20, 100, 300, 800)) * (3 if self.is_rolling else 1), self._fault)
+            self.after_ms(self.chance.choice((20, 100, 300, 800)) * (5 if self.is_rolling else 1), self._fault)
 
     def _fault(self) -> None:
         self._plan_fault()

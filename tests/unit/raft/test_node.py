@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -651,3 +652,31 @@ def test_the_golden_directory_is_opened_and_led_on(tmp_path: Path) -> None:
     written = path.read_bytes()
     assert written[: len(golden)] == golden
     assert [batch.base_offset for batch in batches(written[len(golden) :])] == [482, 483]
+
+
+def test_an_election_does_not_wait_for_threads_that_others_keep_busy(tmp_path: Path) -> None:
+    """A cleaner, or a device that hangs, may hold every thread that there is for blocking calls."""
+
+    async def main(world: NodeWorld, _: object) -> None:
+        gate = threading.Event()
+        busy = [world.tasks.in_thread(gate.wait) for _ in range(64)]
+        raft = RaftNode(
+            world,
+            RaftConfig(),
+            str(tmp_path),
+            node_id=1,
+            directory_id=DIRECTORY_ID,
+            voters=STATIC,
+            listeners=LISTENERS,
+        )
+        try:
+            await raft.start()
+            await raft.until_caught_up()
+            raft.append([record(1)])
+        finally:
+            gate.set()
+        await raft.stop()
+        for waiting in busy:
+            await waiting
+
+    run_node(main)

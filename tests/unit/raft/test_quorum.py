@@ -21,10 +21,10 @@ from tests.unit.raft.quorum import Member, Quorum, Violation
 SEEDS_A_TEST = 4
 # The first seeds that showed a mutant: tried first, so that the search is short while nothing else changes.
 FOUND = {
-    "no sync before a granted vote": [],
-    "no epoch check in fetch": [],
-    "no truncation on divergence": [],
-    "no own-epoch rule": [],
+    "no sync before a granted vote": 16,
+    "no epoch check in fetch": 0,
+    "no truncation on divergence": 0,
+    "no own-epoch rule": 1,
 }
 
 
@@ -65,7 +65,7 @@ def test_a_seed_plays_the_same_history_again() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_simulation_finds_a_rule_that_is_not_kept(name: str) -> None:
     with mutated(name):
-        for seed in [*FOUND[name], *range(SEEDS_MAX)]:
+        for seed in [FOUND[name], *range(SEEDS_MAX)]:
             try:
                 Quorum(seed).run()
             except Violation:

@@ -361,6 +361,9 @@ def test_a_thread_gives_its_result_or_its_exception_back_and_others_run_meanwhil
 
         with pytest.raises(OSError, match="the device is gone"):
             await world.tasks.in_thread(fail)
+        assert await world.tasks.in_thread(lambda: 43, at_once=True) == 43
+        with pytest.raises(OSError, match="the device is gone"):
+            await world.tasks.in_thread(fail, at_once=True)
 
     run(main)
 
