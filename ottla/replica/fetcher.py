@@ -484,12 +484,16 @@ class Fetcher:
         try:
             return log.append_as_follower(view, leader_epoch=position.leader_epoch)
         except UnexpectedAppendOffset as error:
-            end_offset = log.log_end_offset
-            if log.log_start_offset != end_offset or not error.first_offset < end_offset <= error.last_offset:
+            # Deleted records of the leader may end within a batch, and that is where this log ends: because it was to
+            # begin there, or because it was cut there. It gets the whole batch.
+            is_empty = log.log_start_offset == log.log_end_offset
+            is_deleted = error.first_offset < data.log_start_offset
+            if not (error.first_offset < log.log_end_offset <= error.last_offset and (is_empty or is_deleted)):
                 raise
-            # Deleted records of the leader end within a batch, and this empty log was to begin there: it begins with
-            # the whole batch instead.
-            self._logs.truncate_fully_and_start_at(position.name, error.first_offset)
+            if is_empty:
+                self._logs.truncate_fully_and_start_at(position.name, error.first_offset)
+            else:
+                self._logs.truncate_to({position.name: error.first_offset})
             return log.append_as_follower(view, leader_epoch=position.leader_epoch)
 
     # Truncating

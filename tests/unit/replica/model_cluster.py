@@ -34,6 +34,7 @@ from ottla.types import TopicPartition, Uuid
 from ottla.wire import Message, decode, encode
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
+from ottla.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.wire.metadata import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -237,10 +238,12 @@ class ModelNode:
 
     def serve(self, request: Message) -> Message:
         """The answer of this node's own handlers, as it comes over the wire."""
-        handler, version = {FetchRequest: (fetch, 17), ListOffsetsRequest: (list_offsets, 10)}.get(
-            type(request),
-            (offset_for_leader_epoch, 4),  # type: ignore[call-overload]
-        )
+        handlers: dict[type[Message], tuple[Any, int]] = {
+            FetchRequest: (fetch, 17),
+            ListOffsetsRequest: (list_offsets, 10),
+            OffsetForLeaderEpochRequest: (offset_for_leader_epoch, 4),
+        }
+        handler, version = handlers[type(request)]
         read = decode(type(request), version, memoryview(bytearray(encode(request, version))))
         broker: Any = SimpleNamespace(
             replicas=self.replicas, fetch_sessions=self.sessions, config=self.config, world=self.world
@@ -258,7 +261,8 @@ class ModelNode:
                 for one in topic.partitions:
                     if isinstance(one.records, FileSlice):
                         one.records = one.records.read()
-        return decode(type(response), version, memoryview(bytearray(encode(response, version))))
+        answer: Message = decode(type(response), version, memoryview(bytearray(encode(response, version))))
+        return answer
 
     def run_ms(self, duration_ms: int) -> None:
         self.world.loop.run_until_complete(self.world.tasks.sleep_ms(duration_ms))
@@ -306,20 +310,20 @@ class ModelCluster:
     # What may happen
 
     CHOICES: Mapping[str, int] = {
-        "append": 30,
+        "append": 20,
         "ask": 40,
-        "answer": 40,
+        "answer": 60,
         "metadata": 12,
-        "isr": 14,
-        "time": 12,
+        "isr": 10,
+        "time": 10,
         "lag": 8,
         "checkpoint": 2,
         "flush": 2,
         "delete": 1,
-        "notice": 2,
+        "notice": 4,
         "move": 2,
         "die": 2,
-        "start": 4,
+        "start": 8,
     }
 
     def step(self) -> None:
@@ -351,9 +355,10 @@ class ModelCluster:
 
     def do_ask(self) -> bool:
         """A fetcher sends its next request; it may get lost, or be answered at a time of its own."""
-        node = self._node()
-        if node is None:
+        idle = [one for one in self.alive if len(one.fetchers.under_way) < len(one.fetchers.by_leader)]
+        if not idle:
             return False
+        node = self.chance.choice(idle)
         for leader_id, fetcher in node.fetchers.by_leader.items():
             if leader_id in node.fetchers.under_way:
                 continue
@@ -368,9 +373,10 @@ class ModelCluster:
         return True
 
     def do_answer(self) -> bool:
-        node = self._node()
-        if node is None or not node.fetchers.under_way:
+        asking = [one for one in self.alive if one.fetchers.under_way]
+        if not asking:
             return False
+        node = self.chance.choice(asking)
         leader_id = self.chance.choice(list(node.fetchers.under_way))
         request, response = node.fetchers.under_way.pop(leader_id)
         now_ms = node.world.clock.monotonic_ms()
@@ -381,17 +387,19 @@ class ModelCluster:
         return True
 
     def do_metadata(self) -> bool:
-        node = self._node()
-        if node is None or node.known >= len(self.controller.records):
+        behind = [one for one in self.alive if one.known < len(self.controller.records)]
+        if not behind:
             return False
+        node = self.chance.choice(behind)
         node.learn(self.controller.records, self.chance.randint(node.known + 1, len(self.controller.records)))
         return True
 
     def do_isr(self) -> bool:
         """A change of the ISR reaches the controller, or its answer gets lost and it is sent again."""
-        node = self._node()
-        if node is None or not node.isr.waiting:
+        asking = [one for one in self.alive if one.isr.waiting]
+        if not asking:
             return False
+        node = self.chance.choice(asking)
         change, on_outcome = node.isr.waiting[0]
         outcome = self.controller.alter(node.id, change)
         if self.chance.random() < 0.1:
@@ -401,7 +409,7 @@ class ModelCluster:
         return True
 
     def do_time(self) -> bool:
-        duration_ms = self.chance.choice((1, 50, 400))
+        duration_ms = self.chance.choice((1, 20, 50, 400))
         for node in self.nodes.values():
             node.run_ms(duration_ms)
         return True
@@ -454,7 +462,7 @@ class ModelCluster:
         if node is None:
             return False
         others = [id for id in self.controller.partition.isr if id != node.id and self.nodes[id].is_alive]
-        match self.chance.choice(("power", "kill", "stop")):
+        match self.chance.choice(("power", "power", "kill", "stop")):
             case "power" if others:
                 # What was not flushed is gone. It is in no ISR when it returns: the controller learns of an unclean
                 # end at the latest with the registration (KIP-966), and here at once.

@@ -273,6 +273,22 @@ def test_a_log_that_begins_within_a_batch_begins_with_the_whole_batch() -> None:
     assert log.log_end_offset == 3
 
 
+def test_a_log_that_was_cut_where_the_leader_has_deleted_up_to_gets_the_whole_batch() -> None:
+    """The leader's epoch history begins within a batch then, and so the cut is within one as well."""
+    node = leading(isr=(NODE_ID,))
+    node.partition().append(make_batch(b"a", b"b", b"c"))
+    follower = Following(node)
+    log = follower.follow()
+    log.append_as_leader(bytearray(make_batch(b"x", b"y", b"z")), leader_epoch=0)
+    log.truncate_to(2)
+    node.partition().delete_records(2)
+    follower.fetcher.remove(topic_id("t"), 0)
+    follower.follow()
+    assert follower.step() == []
+    assert log.log_end_offset == 3
+    assert content(log) == content(node.partition().local_log())
+
+
 def test_after_an_unclean_election_a_log_with_more_is_cut_to_the_leaders_end() -> None:
     follower = Following(leading())
     log = follower.follow()
