@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from ottla.errors import KafkaError
 from ottla.replica.fetcher import (
@@ -28,9 +28,6 @@ from ottla.replica.fetcher_session import Key
 from ottla.types import TopicPartition, Uuid
 from ottla.wire import Message
 from ottla.world import NodeWorld, Promise, Task
-
-if TYPE_CHECKING:
-    from ottla.config import BrokerConfig
 
 log = logging.getLogger(__name__)
 
@@ -72,21 +69,6 @@ class FetcherManager:
         self.fetchers: dict[FetcherId, _Running] = {}
         self._places: dict[Key, tuple[FetcherId, TopicPartition, int]] = {}
         """Where each partition is fetched, and in which leader epoch."""
-
-    @classmethod
-    def create(
-        cls, world: NodeWorld, logs: Logs, peers: Peers, config: BrokerConfig, *, broker_epoch: Callable[[], int]
-    ) -> FetcherManager:
-        """The fetchers that the settings ask for."""
-        return cls(
-            world,
-            logs,
-            peers,
-            FetcherSettings.of(config),
-            broker_epoch=broker_epoch,
-            fetcher_count=config.num_replica_fetchers,
-            timeout_ms=config.replica_socket_timeout_ms,
-        )
 
     # Which partitions
 

@@ -25,7 +25,7 @@ from ottla.records import batches
 from ottla.replica import Partition, ReplicaManager
 from ottla.replica.fetcher import Fetcher, FetcherSettings
 from ottla.replica.leadership import IsrAnswer, IsrChange
-from ottla.server import Connection, RequestContext
+from ottla.server import BrokerContext, Connection
 from ottla.server.fetch_session import FetchSessions
 from ottla.server.handlers import fetch, list_offsets, offset_for_leader_epoch
 from ottla.sim import virtual_node_world
@@ -245,13 +245,10 @@ class ModelNode:
         }
         handler, version = handlers[type(request)]
         read = decode(type(request), version, memoryview(bytearray(encode(request, version))))
-        broker: Any = SimpleNamespace(
-            replicas=self.replicas, fetch_sessions=self.sessions, config=self.config, world=self.world
-        )
+        node: Any = SimpleNamespace(config=self.config, world=self.world, node_id=self.id, image=self.image)
+        broker: Any = SimpleNamespace(replicas=self.replicas, fetch_sessions=self.sessions, node=node)
         connection = Connection("broker", "PLAINTEXT", Address("127.0.0.1", 4711))
-        context = RequestContext(
-            request.schema.api_key or 0, version, 1, "follower", connection, broker, self.world.clock.now_ms()
-        )
+        context = BrokerContext(version, 1, "follower", connection, node, broker, self.world.clock.now_ms())
         try:
             response = handler.handle(context, read)
         except KafkaError as error:

@@ -31,12 +31,14 @@ class Leaders:
         self.requests: list[tuple[int, FetchRequest]] = []
         self.under_way: dict[int, int] = {}
         self.most_under_way = 0
+        self.lanes: set[tuple[int, str]] = set()
         self.answer: Callable[[int, FetchRequest], FetchResponse | BaseException] = empty
 
     def send(self, node_id: int, request: Message, /, *, timeout_ms: float, lane: str) -> Promise[Message]:
         assert isinstance(request, FetchRequest)
         assert timeout_ms == 7_000
         self.requests.append((node_id, request))
+        self.lanes.add((node_id, lane))
         self.under_way[node_id] = self.under_way.get(node_id, 0) + 1
         self.most_under_way = max(self.most_under_way, self.under_way[node_id])
         promise: Promise[Message] = self._tasks.promise()
@@ -208,6 +210,7 @@ def test_another_number_of_fetchers_takes_over_every_partition() -> None:
     play.manager.resize(3)
     play.run_ms(3 * WAIT_MS)
     assert sorted(play.manager.fetchers) == [(2, 0), (2, 1), (2, 2)]
+    assert play.leaders.lanes == {(2, f"fetcher-{id}") for id in range(3)}, "none waits behind another"
     positions = [one for running in play.manager.fetchers.values() for one in running.core.positions]
     assert sorted(positions) == [(topic_id("t"), index) for index in range(6)]
     play.manager.resize(1)
