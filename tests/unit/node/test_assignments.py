@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.errors import KafkaError, NotController, NotLeaderOrFollower, UnknownServerError, UnknownTopicId
-from ottla.metadata import Gauge
 from ottla.node.assignments import PARTITIONS_MAX, RETRY_MS, Assignments
+from ottla.server import RequestContext
 from ottla.sim.world import VirtualNodeWorld, virtual_node_world
 from ottla.types import Uuid
 from ottla.wire import Message
@@ -33,8 +33,8 @@ class Controller:
         self.fails: KafkaError | None = None
         self.asked: list[list[tuple[Uuid, int]]] = []
 
-    def gauges(self) -> list[Gauge]:
-        return []
+    async def forward(self, context: RequestContext, request: Message) -> Message:
+        raise AssertionError("directories are the node's own affair")
 
     async def send(self, request: Message, *, version: int) -> Message:
         assert isinstance(request, AssignReplicasToDirsRequest)

@@ -97,3 +97,16 @@ def test_nodes_of_both_roles_register_with_whoever_leads(seed: int) -> None:
         cluster.wait(
             lambda: all(one.node is not None and len(one.node.loader.image.brokers) == 3 for one in cluster.cluster)
         )
+
+
+def test_a_broker_alone_follows_the_controllers_and_serves_when_it_is_unfenced() -> None:
+    cluster = Cluster(6, 2, controller_count=1)
+    cluster.start()
+    for name in ("node1", "node2"):
+        node = cluster.cluster[name].node
+        assert node is not None
+        assert node.controller_role is None
+        assert not node.raft.is_leader
+        assert node.raft.leader_id == 101
+        cluster.wait(lambda node=node: [one.is_fenced for one in node.loader.image.brokers.values()] == [False, False])
+    assert not cluster.errors

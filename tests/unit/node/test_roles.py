@@ -63,17 +63,6 @@ def controller_port(node: Node) -> int:
     return node.sockets._listeners["CONTROLLER"].address.port
 
 
-def test_a_broker_alone_is_refused_in_one_line_as_it_has_no_quorum_to_follow(tmp_path: Path) -> None:
-    async def main(world: NodeWorld, stop: object) -> None:
-        with pytest.raises(
-            CannotStart, match=r"^process\.roles=broker is not supported yet: set process\.roles="
-        ) as told:
-            build(config_of(tmp_path, "broker"), world)
-        assert "\n" not in str(told.value)
-
-    run_node(main)
-
-
 def test_a_controller_alone_decides_and_has_no_logs_of_its_own(tmp_path: Path) -> None:
     async def test(node: Node) -> None:
         assert node.broker_role is None

@@ -247,7 +247,8 @@ class ModelNode:
         read = decode(type(request), version, memoryview(bytearray(encode(request, version))))
         node: Any = SimpleNamespace(config=self.config, world=self.world, node_id=self.id, image=self.image)
         broker: Any = SimpleNamespace(replicas=self.replicas, fetch_sessions=self.sessions, node=node)
-        connection = Connection("broker", "PLAINTEXT", Address("127.0.0.1", 4711))
+        dispatcher: Any = None  # no handler of a follower's requests asks what the listener serves
+        connection = Connection(dispatcher, "PLAINTEXT", Address("127.0.0.1", 4711))
         context = BrokerContext(version, 1, "follower", connection, node, broker, self.world.clock.now_ms())
         try:
             response = handler.handle(context, read)
