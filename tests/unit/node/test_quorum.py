@@ -102,11 +102,11 @@ def test_nodes_of_both_roles_register_with_whoever_leads(seed: int) -> None:
 def test_a_broker_alone_follows_the_controllers_and_serves_when_it_is_unfenced() -> None:
     cluster = Cluster(6, 2, controller_count=1)
     cluster.start()
-    for name in ("node1", "node2"):
-        node = cluster.cluster[name].node
-        assert node is not None
-        assert node.controller_role is None
-        assert not node.raft.is_leader
-        assert node.raft.leader_id == 101
-        cluster.wait(lambda node=node: [one.is_fenced for one in node.loader.image.brokers.values()] == [False, False])
+    nodes = [node for name in ("node1", "node2") if (node := cluster.cluster[name].node) is not None]
+    assert [(node.controller_role, node.raft.is_leader, node.raft.leader_id) for node in nodes] == [
+        (None, False, 101),
+        (None, False, 101),
+    ]
+    cluster.wait(lambda: all(not one.is_fenced for node in nodes for one in node.loader.image.brokers.values()))
+    assert [sorted(node.loader.image.brokers) for node in nodes] == [[1, 2], [1, 2]]
     assert not cluster.errors
