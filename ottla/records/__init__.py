@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.lazy import front_door
 from ottla.records.batch import (
+    CONTROL_BIT,
     CRC_START,
     HEADER,
     HEADER_SIZE,
@@ -123,6 +124,7 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
+    "CONTROL_BIT",
     "TIMESTAMP_TYPE_BIT",
     "TRANSACTIONAL_BIT",
 ]

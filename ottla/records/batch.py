@@ -250,7 +250,9 @@ class Batch:
         base offset on, and whether there is a record without a key. `ignores_sizes` as in `decode.check_rows`.
         """
         if self.attributes & CODEC_MASK == 0:
-            return check_rows(self._section, self.record_count, self.base_timestamp, ignores_sizes=ignores_sizes)
+            position = self.position
+            section = self.buffer[position + HEADER_SIZE : position + self.size]
+            return check_rows(section, self.record_count, self.base_timestamp, ignores_sizes=ignores_sizes)
 
         def check(section: memoryview) -> tuple[int, int, bool, bool]:
             return check_rows(section, self.record_count, self.base_timestamp, ignores_sizes=ignores_sizes)

@@ -277,8 +277,11 @@ def check_rows(data: Buffer, count: int, base_timestamp: int, *, ignores_sizes: 
     copy of a whole section would be memory that is new each time.
     """
     _has_records(count)
-    section = memoryview(data)
     check = _Check(count, base_timestamp, ignores_sizes)
+    if len(data) <= WINDOW_BYTES:
+        check.read(bytes(data), True)
+        return check.min_timestamp, check.max_timestamp, check.is_consecutive, check.has_null_key
+    section = memoryview(data)
     start = 0
     size = WINDOW_BYTES
     while True:

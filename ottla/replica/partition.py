@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ottla.config import CleanupPolicy
 from ottla.errors import (
     FencedLeaderEpoch,
+    KafkaError,
     KafkaStorageError,
     NotEnoughReplicas,
     NotLeaderOrFollower,
@@ -333,7 +334,6 @@ class Partition:
     def append(
         self,
         data: Buffer,
-        *,
         required_acks: int = -1,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: object | None = None,
@@ -341,20 +341,10 @@ class Partition:
     ) -> AppendInfo:
         """Append one batch as the leader; a writable `data` is stamped in place. Raises what the producer is told."""
         log = self.log
-        if log is None or not self.is_leader:
-            raise self._unavailable()
-        if required_acks == -1 and not self.is_alone and self.is_under_min_isr:
-            raise NotEnoughReplicas(
-                f"The size of the current ISR : {len(self.isr)} is insufficient to satisfy the min.isr requirement of "
-                f"{self.min_isr} for partition {self.name}, live replica(s) broker.id are : {list(self.isr)}"
-            )
-        info = log.append_as_leader(
-            data,
-            leader_epoch=self.leader_epoch,
-            origin=origin,
-            verification_guard=verification_guard,
-            transaction_version=transaction_version,
-        )
+        if log is None or not self.is_leader or (required_acks == -1 and not self.is_alone and self.is_under_min_isr):
+            raise self._refusal()
+        info = log.append_as_leader(data, self.leader_epoch, origin, verification_guard, transaction_version)
+        # The log's end has moved: replicas have something to fetch, or a lone one has it all.
         if self.is_alone:
             log.advance_high_watermark_to_end()
         else:
@@ -363,24 +353,14 @@ class Partition:
             self._all_waiters.touch(self)
         return info
 
-    def append_plain(self, data: memoryview, *, is_made_here: bool = False) -> int | None:
-        """The same by the short way, for an everyday batch and a lone replica, whatever acks are asked for.
-
-        Returns the batch's first offset; None where it must be `append`, and nothing has changed then. What a
-        coordinator of this node has just made is not checked again.
-        """
-        log = self.log
-        if log is None or not self.is_alone:
-            return None
-        if is_made_here:
-            first_offset = log.append_made(data, self.leader_epoch)
-        else:
-            first_offset = log.append_plain(data, self.leader_epoch)
-        if first_offset is not None:
-            log.advance_high_watermark_to_end()
-            if self.waiters:
-                self._all_waiters.touch(self)
-        return first_offset
+    def _refusal(self) -> KafkaError:
+        """Why nothing may be appended: another node leads, or too few replicas are in sync for acks=all."""
+        if self.log is None or not self.is_leader:
+            return self._unavailable()
+        return NotEnoughReplicas(
+            f"The size of the current ISR : {len(self.isr)} is insufficient to satisfy the min.isr requirement of "
+            f"{self.min_isr} for partition {self.name}, live replica(s) broker.id are : {list(self.isr)}"
+        )
 
     def _on_append(self, log: Log) -> None:
         """Wake the followers' sessions. The high watermark moves where nobody else is in sync."""

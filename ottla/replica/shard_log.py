@@ -44,12 +44,7 @@ class PartitionLog:
         return b"" if found.slice is None else found.slice.read()
 
     def append(self, batch: Buffer, *, verification_guard: object | None = None, transaction_version: int = 0) -> int:
-        partition = self._partition
-        if partition.append_plain(memoryview(batch), is_made_here=True) is not None:
-            log = partition.log
-            assert log is not None, "a partition that was appended to has a log"
-            return log.log_end_offset - 1
-        return partition.append(
+        return self._partition.append(
             batch,
             origin=AppendOrigin.COORDINATOR,
             verification_guard=verification_guard,

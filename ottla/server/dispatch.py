@@ -21,7 +21,7 @@ from ottla.wire.messages.api_versions import ApiVersion
 from ottla.world import Promise
 
 if TYPE_CHECKING:
-    from ottla.server.known_produce import KnownProduce
+    from ottla.server.produce_heads import ProduceHeads
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +41,11 @@ class Route:
         "api",
         "failed",
         "handle",
+        "handle_one",
         "has_parts",
+        "heads",
         "is_flexible",
         "is_lent",
-        "known",
         "may_overlap",
         "metrics",
         "request_class",
@@ -68,8 +69,9 @@ class Route:
         self.response_head = bytes(9 if api.response_header_version(version) else 8)
         """Room for the size and the correlation id, and the empty tags of a flexible header."""
         self.has_parts = _has_records(self.response_class)
-        self.known: KnownProduce | None = None
-        """For Produce: the requests that need not be decoded."""
+        self.heads: ProduceHeads | None = None
+        """For Produce: the beginnings of requests that need not be decoded again, for `handle_one`."""
+        self.handle_one: Any = getattr(module, "handle_one", None)
 
     def error_response(self, request: Message, error: BaseException) -> Message | None:
         """What a client is told of `error`; None when the API has no place for it. All but `KafkaError`s are logged."""
@@ -116,9 +118,9 @@ class Dispatcher:
         module = importlib.import_module(name)
         route = self.routes[key] = Route(api, version, module, self.node.metrics.api(api.name, version))
         if api.key == PRODUCE and route.is_flexible:
-            from ottla.server.known_produce import KnownProduce  # with its messages, so only when one is produced
+            from ottla.server.produce_heads import ProduceHeads  # with its messages, so only when one is produced
 
-            route.known = KnownProduce(self.services.replicas, version, route.response_head)
+            route.heads = ProduceHeads(version, route.response_head)
         return route
 
     def find(self, api_key: int, version: int) -> Route:

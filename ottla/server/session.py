@@ -284,15 +284,8 @@ class Session:
         if self._waiting and not route.may_overlap:
             return False
         metrics = route.metrics
-        known = route.known
-        if known is not None and not self._waiting:
-            sent = known.serve(frame, id_size, correlation_id, self._out)
-            if sent:
-                metrics.requests += 1
-                metrics.sizes[size.bit_length()] += 1
-                metrics.response_bytes += sent
-                self._count_time(metrics)
-                return True
+        heads = route.heads
+        found = None if heads is None else heads.find(frame, id_size)
         data = frame if route.is_lent else bytes(frame)
         try:
             position = 10 + id_size
@@ -302,12 +295,17 @@ class Session:
                 client_id = ""
             else:
                 client_id, position = None, 10
-            if position > size or id_size < -1 or (route.is_flexible and (position == size or data[position])):
-                # Tags that a later client may send, or an error that the decoder can name.
-                _, position = decode_prefix(RequestHeader, 2 if route.is_flexible else 1, data)
-            elif route.is_flexible:
-                position += 1
-            request, _ = decode_prefix(route.request_class, route.version, data, position)
+            if found is not None and id_size >= -1:
+                head, records = found
+                request: Message = head.request
+            else:
+                found = None
+                if position > size or id_size < -1 or (route.is_flexible and (position == size or data[position])):
+                    # Tags that a later client may send, or an error that the decoder can name.
+                    _, position = decode_prefix(RequestHeader, 2 if route.is_flexible else 1, data)
+                elif route.is_flexible:
+                    position += 1
+                request, _ = decode_prefix(route.request_class, route.version, data, position)
         except (DecodeError, UnicodeDecodeError) as error:
             self._complain("request", f"{route.api.name} v{route.version} cannot be read: {error}")
             return True
@@ -317,7 +315,15 @@ class Session:
             route.version, correlation_id, client_id, self.connection, port.node, port.services, port.clock.now_ms()
         )
         try:
-            answer: Answer = route.handle(context, request)
+            answer: Answer
+            if found is not None:
+                answer = route.handle_one(context, head, records, self._out)
+                if type(answer) is int:
+                    metrics.response_bytes += answer
+                    self._count_time(metrics)
+                    return True
+            else:
+                answer = route.handle(context, request)
             if type(answer) is not route.response_class and answer is not None and not isinstance(answer, Message):
                 promise: Any = answer
                 if hasattr(promise, "result") and promise.done():
@@ -329,6 +335,8 @@ class Session:
             answer = route.error_response(request, error)
             if answer is None:
                 raise CloseConnection(f"{route.api.name} failed and has no error response: {error}") from error
+        if heads is not None and found is None:
+            heads.learn(frame, position, request, answer)  # type: ignore[arg-type]  # it is Produce's
         if type(answer) is route.response_class or isinstance(answer, Message):
             if self._waiting:
                 done = _Waiting(route, request, correlation_id, self.active_ms)
@@ -336,8 +344,6 @@ class Session:
                 self._waiting.append(done)
             else:
                 self._encode(route, request, correlation_id, answer)
-                if known is not None and known.has_met_another:
-                    known.learn(frame, position, request, answer)  # type: ignore[arg-type]  # both are Produce's
             self._count_time(metrics)
         elif answer is not None:
             self._wait(_Waiting(route, request, correlation_id, self.active_ms), answer)

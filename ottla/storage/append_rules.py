@@ -1,13 +1,13 @@
-"""What a log's settings ask of a batch that is to be appended as it comes.
+"""What a log's settings ask of a batch that is appended.
 
 `LogConfig` is a table of forty settings that every topic may change; an append asks it seven questions. This is their
-answers, looked up once for each table and kept in slots, where reading one costs half as much. Called by `log`.
+answers, looked up once for each table and kept in slots, where reading one costs half as much. Called by `log_appender`
+and `validator`.
 """
 
 from __future__ import annotations
 
 from ottla.config import LogConfig
-from ottla.storage.validator import takes_as_they_come
 
 
 class AppendRules:
@@ -18,6 +18,7 @@ class AppendRules:
         "before_max_ms",
         "config",
         "flush_messages",
+        "is_append_time",
         "is_compacted",
         "segment_ms_max",
         "segment_size_max",
@@ -27,9 +28,10 @@ class AppendRules:
 
     def __init__(self, config: LogConfig) -> None:
         self.config = config
-        self.takes_as_they_come = takes_as_they_come(config)
+        self.is_append_time = config.is_append_time
+        self.takes_as_they_come = config.compression_type == "producer" and not config.is_append_time
         """Whether a batch that breaks no rule is stored as it came, but for its offset and epoch."""
-        self.size_max = min(config.max_message_bytes, config.segment_size_max)
+        self.size_max = config.max_message_bytes
         self.before_max_ms = config.message_timestamp_before_max_ms
         self.after_max_ms = config.message_timestamp_after_max_ms
         self.is_compacted = config.is_compacted

@@ -208,7 +208,6 @@ class Log:
     def append_as_leader(
         self,
         data: Buffer,
-        *,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: object | None = None,
@@ -219,19 +218,7 @@ class Log:
         A batch of an idempotent producer that is already in the log is answered with the offsets it has there.
         `RAFT_LEADER` batches come with their offsets and epoch set, and there may be several.
         """
-        return self.appender.append_as_leader(
-            data,
-            leader_epoch=leader_epoch,
-            origin=origin,
-            verification_guard=verification_guard,
-            transaction_version=transaction_version,
-        )
-
-    def append_plain(self, view: memoryview, leader_epoch: int) -> int | None:
-        return self.appender.append_plain(view, leader_epoch)
-
-    def append_made(self, view: memoryview, leader_epoch: int) -> int | None:
-        return self.appender.append_made(view, leader_epoch)
+        return self.appender.append_as_leader(data, leader_epoch, origin, verification_guard, transaction_version)
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int) -> AppendInfo:
         """Append batches as they came from the leader, offsets and epochs and all.
@@ -270,6 +257,10 @@ class Log:
 
     # Roll and flush
 
+    def roll_offset(self, expected_offset: int = 0) -> int:
+        """Where `roll` would begin a segment."""
+        return max(expected_offset, min(self.batches_end, self.log_end_offset))
+
     def roll(self, expected_offset: int = 0) -> Segment:
         """Close the active segment and begin a new one where its last batch ends, or beyond it at `expected_offset`.
 
@@ -278,7 +269,7 @@ class Log:
         """
         self.check_usable()
         try:
-            offset = max(expected_offset, min(self.batches_end, self.log_end_offset))
+            offset = self.roll_offset(expected_offset)
             active = self.segments.active
             if active.base_offset == offset and active.size == 0:
                 # Rolled while empty because an index was full: begin the same segment anew (KAFKA-6388). In its own

@@ -38,6 +38,9 @@ from ottla.world import Disk
 
 log = logging.getLogger(__name__)
 
+# A member of an enum costs a call where it is named.
+_CLIENT = AppendOrigin.CLIENT
+
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 """How long after its timeout a transaction counts as late: the coordinator needs time to abort it."""
 
@@ -154,7 +157,6 @@ class ProducerStateManager:
     def analyze(
         self,
         batches: Sequence[Batch],
-        *,
         origin: AppendOrigin,
         segment_base_offset: int = -1,
         position: int = -1,
@@ -166,7 +168,7 @@ class ProducerStateManager:
         Raises `OutOfOrderSequenceNumber`, `InvalidProducerEpoch`, `TransactionCoordinatorFenced`, `InvalidTxnState`, or
         `InvalidRecord` for a marker that is none.
         """
-        if len(batches) == 1 and origin == AppendOrigin.CLIENT:
+        if origin is _CLIENT and len(batches) == 1:
             # The common case first: a producer goes on where it is, and nothing but its entry will change.
             batch = batches[0]
             entry = self.producers.get(batch.producer_id)

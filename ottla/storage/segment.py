@@ -186,10 +186,10 @@ class Segment:
 
     # Append
 
-    def should_roll(self, config: LogConfig, *, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+    def should_roll(self, rules: AppendRules, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether a new segment must begin before these batches are appended."""
         if (
-            self.size > config.segment_size_max - size
+            self.size > rules.segment_size_max - size
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
             or self.offset_index.is_full
             or self.time_index.is_full
@@ -201,22 +201,7 @@ class Segment:
         if since is None or since < 0:
             since = self.first_batch_timestamp
         waited_ms = now_ms - self.created_ms if since is None else max_timestamp - since
-        return waited_ms > config.max_segment_ms - self.roll_jitter_ms
-
-    def takes(self, rules: AppendRules, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        """Not `should_roll`, for the everyday append: told by position, and quick where the segment's age is known."""
-        since = self._rolling_timestamp
-        if since is None or since < 0:
-            return not self.should_roll(
-                rules.config, size=size, max_timestamp=max_timestamp, last_offset=last_offset, now_ms=now_ms
-            )
-        return not (
-            self.size > rules.segment_size_max - size
-            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or self.offset_index.is_full
-            or self.time_index.is_full
-            or max_timestamp - since > rules.segment_ms_max - self.roll_jitter_ms
-        )
+        return waited_ms > rules.segment_ms_max - self.roll_jitter_ms
 
     def append(self, data: Buffer, batches: Sequence[Batch]) -> None:
         """Write whole batches at the end. `batches` are the headers of what `data` holds, in order."""
@@ -227,22 +212,14 @@ class Segment:
         position = self.size
         (self._file or self.file()).write_at(position, data)
         self.size = position + len(data)
+        maximum = self._max_timestamp or self.max_timestamp
         for batch in batches:
-            self._index(position, batch)
-            position += batch.size
-
-    def append_one(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """`append` of one batch, whose last offset `should_roll` has found to fit."""
-        position = self.size
-        size = len(data)
-        (self._file or self.file()).write_at(position, data)
-        self.size = position + size
-        maximum = self._max_timestamp
-        if maximum is None or self._bytes_since_entry > self._index_interval_bytes:
-            self._index_one(position, last_offset, max_timestamp)
-        elif max_timestamp > maximum[0]:
-            self._max_timestamp = _new_tuple(TimestampOffset, (max_timestamp, last_offset))
-        self._bytes_since_entry += size
+            size = batch.size
+            if batch.max_timestamp > maximum[0] or self._bytes_since_entry > self._index_interval_bytes:
+                maximum = self._index(position, batch)
+            else:
+                self._bytes_since_entry += size
+            position += size
 
     def on_become_inactive(self) -> None:
         """The last entry of the time index, and no spare room at the file's end: nothing more will be appended."""
@@ -421,19 +398,20 @@ class Segment:
         self._max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self._bytes_since_entry = 0
 
-    def _index(self, position: int, batch: Batch) -> None:
-        """Add entries for a batch if it is due one: the same rule for a batch appended and for one found."""
-        self._index_one(position, batch.base_offset + batch.last_offset_delta, batch.max_timestamp)
-        self._bytes_since_entry += batch.size
-
-    def _index_one(self, position: int, last_offset: int, max_timestamp: int) -> None:
+    def _index(self, position: int, batch: Batch) -> TimestampOffset:
+        """Add entries for a batch if it is due one: the same rule for a batch appended and for one found. Returns the
+        largest timestamp so far."""
         maximum = self._max_timestamp or self.max_timestamp
+        max_timestamp = batch.max_timestamp
         if max_timestamp > maximum[0]:
-            self._max_timestamp = maximum = TimestampOffset(max_timestamp, last_offset)
+            last_offset = batch.base_offset + batch.last_offset_delta
+            self._max_timestamp = maximum = _new_tuple(TimestampOffset, (max_timestamp, last_offset))
         if self._bytes_since_entry > self._index_interval_bytes:
-            self.offset_index.append(last_offset, position)
+            self.offset_index.append(batch.base_offset + batch.last_offset_delta, position)
             self.time_index.append(*maximum)
             self._bytes_since_entry = 0
+        self._bytes_since_entry += batch.size
+        return maximum
 
     def _finish_indexes(self) -> None:
         self.time_index.append(*self.max_timestamp)

@@ -1,12 +1,13 @@
 """What the leader checks of a batch before it takes it, and the form it takes it in.
 
-Promises: every rule that Kafka applies to a produced batch, with its error; a batch that passes comes back as it is
-(the same bytes, to be stamped in place) unless the topic asks for another codec, and then as a new one.
+Promises: every rule that Kafka applies to a produced batch, with its error, and each looked at once; a batch that
+passes comes back as it is (the same bytes, to be stamped in place) unless the topic asks for another codec, and then as
+a new one.
 
 The records of every batch are read over once (`Batch.check_records`): their structure, their count, their times,
 offsets and keys. That answers whether a rule about records is broken at all; only where one is, or where another codec
 is asked for, are they taken apart.
-Called by `log`.
+Called by `log_appender`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import NamedTuple
 from ottla.config import LogConfig
 from ottla.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, UnknownServerError
 from ottla.records import (
+    CONTROL_BIT,
+    CRC_START,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     Batch,
@@ -24,17 +27,20 @@ from ottla.records import (
     Scan,
     TimestampType,
     batches,
+    crc32c,
     recompress,
-    restamp,
     set_max_timestamp,
     to_int64,
 )
+from ottla.storage.append_rules import AppendRules
 from ottla.types import TopicPartition
 
 CODEC_MASK = 0x07
 DECOMPRESSED_MAX = 100 * 1024 * 1024
 """The most that a produced batch may hold, decompressed: more than any request could carry as it is
 (`socket.request.max.bytes`). Kafka streams and has no such bound; here a few bytes could ask for all the memory."""
+
+_CODEC_MAX = int(Codec.ZSTD)
 
 
 class AppendOrigin(IntEnum):
@@ -44,6 +50,10 @@ class AppendOrigin(IntEnum):
     COORDINATOR = 1
     CLIENT = 2
     RAFT_LEADER = 3
+
+
+# A member of an enum costs a call where it is named.
+_COORDINATOR = AppendOrigin.COORDINATOR
 
 
 class NotOneBatch(InvalidRecord):
@@ -115,88 +125,123 @@ def only_batch(data: memoryview, partition: TopicPartition) -> Batch | None:
     return found
 
 
-def check_batch(batch: Batch, *, partition: TopicPartition, config: LogConfig, origin: AppendOrigin) -> None:
-    """The rules about the batch as a whole, in Kafka's order."""
-    is_client = origin is AppendOrigin.CLIENT
-    if is_client and batch.base_offset != 0:
+def accept(batch: Batch, rules: AppendRules, origin: AppendOrigin, partition: TopicPartition, now_ms: int) -> Batch:
+    """Hold the batch to every rule, in Kafka's order; returns it as it is stored, in a buffer that can be stamped.
+
+    Nearly always that is the batch itself, its checksum computed and its records read over once. What a coordinator
+    brings was made on this node a moment ago: it must not be too large, and is looked at no further where it need not
+    be written in another way.
+    """
+    takes_as_they_come = rules.takes_as_they_come
+    is_made_here = origin is _COORDINATOR
+    if batch.base_offset != 0 and not is_made_here:
         raise InvalidRecord(
             f"The base offset of the record batch in the append to {partition} should be 0, "
             f"but it is {batch.base_offset}"
         )
-    if batch.size > config.max_message_bytes:
+    size = batch.size
+    if size > rules.size_max:
         raise MessageTooLarge(
-            f"The record batch size in the append to {partition} is {batch.size} bytes, which exceeds the maximum "
-            f"configured value of {config.max_message_bytes}"
+            f"The record batch size in the append to {partition} is {size} bytes, which exceeds the maximum "
+            f"configured value of {rules.size_max}"
         )
-    if not batch.check_crc():
-        raise CorruptMessage(f"Record is corrupt (stored crc = {batch.crc}) in topic partition {partition}")
-    if not is_client:
-        return
+    if not is_made_here:
+        position, count = batch.position, batch.record_count
+        if crc32c(batch.buffer[position + CRC_START : position + size]) != batch.crc:
+            raise CorruptMessage(f"Record is corrupt (stored crc = {batch.crc}) in topic partition {partition}")
+        if (
+            count <= 0
+            or batch.last_offset_delta != count - 1
+            or batch.attributes & CONTROL_BIT
+            or (batch.base_sequence < 0 and batch.producer_id >= 0)
+        ):
+            raise _no_producers(batch, partition)
+    elif takes_as_they_come:
+        return batch if not batch.buffer.readonly else _copied(batch)
+    attributes = batch.attributes
+    codec_id = attributes & CODEC_MASK
+    if codec_id > _CODEC_MAX:
+        raise UnknownServerError(f"Unknown compression type id: {codec_id}")
+    target = None if takes_as_they_come else _target_codec(rules, batch)
+    seen = read_over(batch, is_rewritten=target is not None) if codec_id else batch.check_records()
+    min_timestamp, max_timestamp, is_consecutive, has_null_key = seen
+    if (
+        not takes_as_they_come
+        or max_timestamp != batch.max_timestamp
+        or now_ms - min_timestamp > rules.before_max_ms
+        or max_timestamp - now_ms > rules.after_max_ms
+        or attributes & TIMESTAMP_TYPE_BIT
+        or (codec_id and not is_consecutive)
+        or (has_null_key and rules.is_compacted)
+    ):
+        return _adapt(batch, seen, target, rules, partition, now_ms)
+    return batch if not batch.buffer.readonly else _copied(batch)
+
+
+def _copied(batch: Batch) -> Batch:
+    """The same batch in memory that may be changed."""
+    return Batch(memoryview(bytearray(batch.data)), 0)
+
+
+def _no_producers(batch: Batch, partition: TopicPartition) -> InvalidOffsetOrSequence:
+    """Why the header is none that a producer writes."""
     if batch.last_offset_delta < 0:
-        raise InvalidOffsetOrSequence(
-            f"Batch has an invalid offset range: [{batch.base_offset}, {batch.last_offset}] "
-            f"in topic partition {partition}"
-        )
-    if batch.record_count <= 0:
-        raise InvalidOffsetOrSequence(
-            f"Invalid reported count for record batch: {batch.record_count} in topic partition {partition}"
-        )
-    if batch.last_offset_delta + 1 != batch.record_count:
-        raise InvalidOffsetOrSequence(
+        reason = f"Batch has an invalid offset range: [{batch.base_offset}, {batch.last_offset}]"
+    elif batch.record_count <= 0:
+        reason = f"Invalid reported count for record batch: {batch.record_count}"
+    elif batch.last_offset_delta + 1 != batch.record_count:
+        reason = (
             f"Inconsistent batch offset range [{batch.base_offset}, {batch.last_offset}] and count of records "
-            f"{batch.record_count} in topic partition {partition}"
+            f"{batch.record_count}"
         )
-    if batch.is_control:
-        raise InvalidOffsetOrSequence(
-            f"Clients are not allowed to write control records in topic partition {partition}"
-        )
-    if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise InvalidOffsetOrSequence(
-            f"Invalid sequence number {batch.base_sequence} in record batch with producer id {batch.producer_id} "
-            f"in topic partition {partition}"
-        )
+    elif batch.is_control:
+        reason = "Clients are not allowed to write control records"
+    else:
+        reason = f"Invalid sequence number {batch.base_sequence} in record batch with producer id {batch.producer_id}"
+    return InvalidOffsetOrSequence(f"{reason} in topic partition {partition}")
 
 
-def accept(
-    data: memoryview,
-    batch: Batch,
-    *,
-    partition: TopicPartition,
-    config: LogConfig,
-    base_offset: int,
-    leader_epoch: int,
-    now_ms: int,
-) -> tuple[memoryview, Batch]:
-    """The batch as it is stored: in the topic's codec, its timestamps checked, its offsets and epoch stamped.
-
-    `data` is changed in place where only header fields are new; another codec makes new bytes.
-    """
-    if batch.attributes & CODEC_MASK > Codec.ZSTD:
-        raise UnknownServerError(f"Unknown compression type id: {batch.attributes & CODEC_MASK}")
+def _target_codec(rules: AppendRules, batch: Batch) -> Codec | None:
+    """The codec that a batch must be written anew with; None where it has the right one. Markers are left alone."""
     codec = batch.codec
-    target = codec_of(config, codec)
-    is_rewritten = target is not codec and not (codec is Codec.NONE and batch.is_control)
-    append_time = config.is_append_time
-    min_timestamp, max_timestamp, is_consecutive, has_null_key = read_over(batch, is_rewritten=is_rewritten)
+    target = codec_of(rules.config, codec)
+    return None if target is codec or (codec is Codec.NONE and batch.is_control) else target
+
+
+def _adapt(
+    batch: Batch,
+    seen: tuple[int, int, bool, bool],
+    target: Codec | None,
+    rules: AppendRules,
+    partition: TopicPartition,
+    now_ms: int,
+) -> Batch:
+    """What `accept` returns of a batch that breaks a rule about records, or has to be changed; raises for the former.
+
+    It is changed in place where only header fields are new; another codec makes new bytes.
+    """
+    config = rules.config
+    append_time = rules.is_append_time
+    min_timestamp, max_timestamp, is_consecutive, has_null_key = seen
     if batch.attributes & TIMESTAMP_TYPE_BIT:
         min_timestamp = max_timestamp = batch.max_timestamp
     breaks_a_rule = (
-        (has_null_key and config.is_compacted)
+        (has_null_key and rules.is_compacted)
         or batch.attributes & TIMESTAMP_TYPE_BIT
         or not (append_time or is_in_time(config, now_ms, min_timestamp, max_timestamp))
     )
-    if is_rewritten or breaks_a_rule:
+    if target is not None or breaks_a_rule:
         scan = batch.scan()
         _check_records(batch, scan, partition=partition, config=config, now_ms=now_ms)
-        if is_rewritten:
+        if target is not None:
             _check_rewritable(batch, min_timestamp, partition)
             rebuilt = recompress(
                 batch,
                 scan,
                 target,
                 level_of(config, target),
-                base_offset=base_offset,
-                leader_epoch=leader_epoch,
+                base_offset=0,
+                leader_epoch=0,
                 timestamp_type=TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME,
                 append_time_ms=now_ms,
             )
@@ -205,32 +250,22 @@ def accept(
                     f"Message batch size is {len(rebuilt)} bytes in append to partition {partition} once compressed, "
                     f"which exceeds the maximum configured size of {config.max_message_bytes}"
                 )
-            view = memoryview(rebuilt)
-            return view, Batch(view, 0)
-    if codec is not Codec.NONE and not is_consecutive:
+            return Batch(memoryview(bytearray(rebuilt)), 0)
+    if batch.is_compressed and not is_consecutive:
         # Kafka means to write such a batch anew, for the sake of old clients, and fails over the keys it has skipped.
         raise UnknownServerError(f"The offsets in a compressed batch of {partition} are not consecutive")
-    is_restamped = append_time or max_timestamp != batch.max_timestamp or batch.attributes & TIMESTAMP_TYPE_BIT
-    if data.readonly:
-        data = memoryview(bytearray(data))
-    if is_restamped:
+    if batch.buffer.readonly:
+        batch = _copied(batch)
+    if append_time or max_timestamp != batch.max_timestamp or batch.attributes & TIMESTAMP_TYPE_BIT:
         set_max_timestamp(
-            data,
+            batch.buffer,
             batch.position,
             batch.size,
             timestamp_type=TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME,
             max_timestamp=now_ms if append_time else max_timestamp,
         )
-        batch = Batch(data, batch.position)
-    batch.base_offset = base_offset
-    batch.leader_epoch = leader_epoch
-    restamp(data, batch.position, base_offset=base_offset, leader_epoch=leader_epoch)
-    return data, batch
-
-
-def takes_as_they_come(config: LogConfig) -> bool:
-    """Whether these settings leave a batch that breaks no rule as it is, but for its offset and epoch."""
-    return config.compression_type == "producer" and not config.is_append_time
+        batch = Batch(batch.buffer, batch.position)
+    return batch
 
 
 def is_in_time(config: LogConfig, now_ms: int, min_timestamp: int, max_timestamp: int) -> bool:

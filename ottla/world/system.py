@@ -52,10 +52,9 @@ class SystemFile:
 
     def write_at(self, position: int, data: Buffer) -> None:
         written = os.pwrite(self._fd, data, position)
-        view = memoryview(data)
-        if written == view.nbytes:
+        if written == (data.nbytes if isinstance(data, memoryview) else len(data)):
             return
-        rest = view.cast("B")
+        rest = memoryview(data).cast("B")
         while written < len(rest):  # a short write: the next call says why, or finishes
             written += os.pwrite(self._fd, rest[written:], position + written)
 

@@ -7,8 +7,7 @@ from types import CodeType, FrameType, TracebackType
 
 # The innermost frame that is listed names the kind.
 _BY_FUNCTION = {
-    "LogAppender._append_batches": "append",
-    "LogAppender._append_judged": "append",
+    "LogAppender._write": "append",
     "Log.settle": "append",
     "Log.roll": "roll",
     "LogFlusher.flush": "flush",

@@ -41,10 +41,9 @@ MUTANTS = (
     Mutant(
         "acknowledging before the append",
         (
-            Edit("ottla/server/session.py", "known = route.known\n", "known = None\n"),
             Edit(
                 "ottla/server/handlers/produce.py",
-                "info = partition.append(records, required_acks=acks, verification_guard=guard)",
+                "info = partition.append(records, acks, verification_guard=guard)",
                 "info = _promise(context, partition, records, acks)",
                 """
 
@@ -89,11 +88,6 @@ def _promise(context, partition, records, acks):
             Edit(
                 "ottla/storage/log_appender.py",
                 "if end_offset - owner.flusher.recovery_point >= rules.flush_messages:",
-                "if False:",
-            ),
-            Edit(
-                "ottla/storage/log_appender.py",
-                "if last_offset + 1 - owner.flusher.recovery_point >= config.flush_messages:",
                 "if False:",
             ),
         ),

@@ -10,7 +10,7 @@ at once, the request waits and holds up nobody else.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.coordinator import Producer
 from ottla.errors import (
@@ -40,14 +40,22 @@ from ottla.metadata import INTERNAL_TOPICS
 from ottla.records import HEADER_SIZE, Batch, Codec
 from ottla.replica import OutcomeWaiter, Partition, ReplicaManager, current_leader
 from ottla.server.context import BrokerContext, CloseConnection
+from ottla.server.produce_heads import ProduceHead
 from ottla.server.promises import chained
 from ottla.server.verification import Support, Verdict, verify
-from ottla.storage import InvalidOffsetOrSequence, InvalidRecords, InvalidTimestamps, NotOneBatch
+from ottla.storage import (
+    AppendInfo,
+    InvalidOffsetOrSequence,
+    InvalidRecords,
+    InvalidTimestamps,
+    NotOneBatch,
+)
 from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -55,9 +63,6 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.world import Promise
-
-if TYPE_CHECKING:
-    from ottla.wire.messages.produce import PartitionProduceData
 
 log = logging.getLogger(__name__)
 
@@ -122,12 +127,39 @@ def handle(context: BrokerContext, request: ProduceRequest) -> Answer:
     return chained(context.node.world.tasks, asked, lambda verdict: _append(context, request, verdict))
 
 
+def handle_one(context: BrokerContext, head: ProduceHead, records: memoryview, out: bytearray) -> Answer | int:
+    """`handle` for a request whose head is known: it names one partition and no transaction.
+
+    Where all is well the answer is put behind `out`, and its size returned; otherwise it is what `handle` would return.
+    """
+    if len(records) >= HEADER_SIZE and records[_ATTRIBUTES] & _TRANSACTIONAL:
+        raise TransactionalIdAuthorizationFailed
+    replicas: ReplicaManager = context.broker.replicas
+    has_id = context.version >= TOPIC_ID_VERSION
+    table = replicas.by_id.get(head.topic_id) if has_id else replicas.by_name.get(head.topic)
+    partition = None if table is None else table.get(head.index)
+    acks = head.acks
+    try:
+        if partition is None:
+            raise _why_not_here(replicas, context.version, head.topic, head.topic_id, head.index)
+        info = _append_to(context, partition, records, acks, True, None)
+    except KafkaError as error:
+        response = ProduceResponse([TopicProduceResponse(head.topic, head.topic_id)])
+        item = PartitionProduceData(head.index, records)
+        response.responses[0].partition_responses.append(_refusal(context, item, partition, error, response))
+        return response
+    if acks == -1 and partition.followers and partition.replication_outcome(info.last_offset + 1) != 0:
+        answer = PartitionProduceResponse(head.index, 0, info.first_offset, info.append_time_ms, info.log_start_offset)
+        response = ProduceResponse([TopicProduceResponse(head.topic, head.topic_id, [answer])])
+        return _wait(context, head.request, response, [_Unacknowledged(partition, info.last_offset + 1, answer)])
+    return head.answer_into(out, context.correlation_id, info.first_offset, info.append_time_ms, info.log_start_offset)
+
+
 def _append(context: BrokerContext, request: ProduceRequest, verdict: Verdict | None) -> Answer:
     """Append to each partition. `verdict` is what verification came to; None where nothing is transactional."""
     version = context.version
     acks = request.acks
     replicas: ReplicaManager = context.broker.replicas
-    may_be_internal = context.client_id == ADMIN_CLIENT_ID
     is_plain = version >= ZSTD_VERSION and verdict is None and acks in _ACKS
     response = ProduceResponse()
     has_error = False
@@ -145,25 +177,14 @@ def _append(context: BrokerContext, request: ProduceRequest, verdict: Verdict | 
             try:
                 if partition is None:
                     raise _why_not_here(replicas, version, topic.name, topic.topic_id, item.index)
-                if partition.topic in INTERNAL_TOPICS and not may_be_internal:
-                    raise InvalidTopicException(f"Cannot append to internal topic {partition.topic}")
-                records = item.records
-                if records is None:
-                    raise NotOneBatch(f"Produce requests must have one record batch for {partition.name}")
-                guard = None if is_plain else _check(context, request, partition, records, verdict)
-                info = partition.append(records, required_acks=acks, verification_guard=guard)
-                first_offset = info.first_offset
-                if first_offset < 0:
-                    raise NotOneBatch(f"Produce requests must have one record batch for {partition.name}")
+                info = _append_to(context, partition, item.records, acks, is_plain, verdict)
             except KafkaError as error:
                 has_error = True
                 answers.append(_refusal(context, item, partition, error, response))
                 continue
-            stats = partition.stats
-            stats.produce_requests += 1
-            stats.messages_in += info.last_offset - first_offset + 1
-            stats.bytes_in += info.size
-            answer = PartitionProduceResponse(item.index, 0, first_offset, info.append_time_ms, info.log_start_offset)
+            answer = PartitionProduceResponse(
+                item.index, 0, info.first_offset, info.append_time_ms, info.log_start_offset
+            )
             answers.append(answer)
             if acks == -1 and partition.followers and partition.replication_outcome(info.last_offset + 1) != 0:
                 waiting.append(_Unacknowledged(partition, info.last_offset + 1, answer))
@@ -172,6 +193,41 @@ def _append(context: BrokerContext, request: ProduceRequest, verdict: Verdict | 
             raise CloseConnection(_summary(context, response))
         return None
     return _wait(context, request, response, waiting) if waiting else response
+
+
+def _admit(context: BrokerContext, partition: Partition) -> None:
+    """Whether this client may write to this partition, asked of every batch before anything else is.
+
+    Authorisation and quotas belong here. Today there is one rule: internal topics are for Kafka's own tools.
+    """
+    if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        raise InvalidTopicException(f"Cannot append to internal topic {partition.topic}")
+
+
+def _append_to(
+    context: BrokerContext,
+    partition: Partition,
+    records: Buffer | None,
+    acks: int,
+    is_plain: bool,
+    verdict: Verdict | None,
+) -> AppendInfo:
+    """The one way of a client's batch into a partition: admission, the rules of the request, the append, the count.
+
+    `is_plain` tells that nothing in the request's head can break a rule.
+    """
+    _admit(context, partition)
+    if records is None:
+        raise NotOneBatch(f"Produce requests must have one record batch for {partition.name}")
+    guard = None if is_plain else _check(context, acks, partition, records, verdict)
+    info = partition.append(records, acks, verification_guard=guard)
+    if info.first_offset < 0:
+        raise NotOneBatch(f"Produce requests must have one record batch for {partition.name}")
+    stats = partition.stats
+    stats.produce_requests += 1
+    stats.messages_in += info.last_offset - info.first_offset + 1
+    stats.bytes_in += info.size
+    return info
 
 
 def failed(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse | None:
@@ -258,11 +314,11 @@ def _verify(context: BrokerContext, request: ProduceRequest, producer: Producer)
 
 
 def _check(
-    context: BrokerContext, request: ProduceRequest, partition: Partition, records: Buffer, verdict: Verdict | None
+    context: BrokerContext, acks: int, partition: Partition, records: Buffer, verdict: Verdict | None
 ) -> object | None:
     """The rules that an everyday request need not be held to; returns the guard to append a transaction with."""
-    if request.acks not in _ACKS:
-        raise InvalidRequiredAcks(f"acks={request.acks} is neither -1 nor 0 nor 1")
+    if acks not in _ACKS:
+        raise InvalidRequiredAcks(f"acks={acks} is neither -1 nor 0 nor 1")
     if len(records) < HEADER_SIZE:
         return None
     if context.version < ZSTD_VERSION and records[_ATTRIBUTES] & _CODEC == Codec.ZSTD:

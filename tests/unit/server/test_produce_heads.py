@@ -1,4 +1,4 @@
-"""`ottla/server/known_produce.py`: a request that is not decoded does what it does when it is."""
+"""`ottla/server/produce_heads.py`: a request whose head is known does what it does when it is decoded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import InvalidTopicException, NotLeaderOrFollower, UnknownTopicId
+from ottla.errors import InvalidTopicException, NotLeaderOrFollower, TopicAuthorizationFailed, UnknownTopicId
 from ottla.net import ReceiveBuffer
 from ottla.records import Codec
+from ottla.replica import Partition
+from ottla.server import RequestContext
 from ottla.server.complaints import Complaints
 from ottla.server.dispatch import Dispatcher
-from ottla.server.known_produce import KnownProduce
+from ottla.server.handlers import produce
+from ottla.server.produce_heads import ProduceHeads
 from ottla.server.session import Port, Session
 from ottla.types import ZERO_UUID, Uuid
 from ottla.wire.frames import read_response, write_request
@@ -79,7 +82,7 @@ class Producer:
         """Send a frame with its size; returns what came back."""
         route = self.dispatcher.route(int.from_bytes(frame[4:8], "big"))
         if route is not None and not self.knows:
-            route.known = None
+            route.heads = None
         if self.wire.is_closed:
             self.wire = Wire()
             self.session = Session(self.port, self.wire)
@@ -88,10 +91,21 @@ class Producer:
         self.session.on_received(len(frame))
         return bytes(self.wire.sent)
 
-    def known(self, version: int) -> KnownProduce:
+    def caught_up(self) -> bytes:
+        """The follower fetches all that is new; returns what that lets the node answer."""
+        self.wire.sent.clear()
+        for table in self.node.replicas.by_name.values():
+            for partition in table.values():
+                if partition.followers:
+                    end_offset = partition.local_log().log_end_offset
+                    partition.record_fetch(2, fetch_offset=end_offset, log_start_offset=0)
+        self.node.run_ms(0)
+        return bytes(self.wire.sent)
+
+    def heads(self, version: int) -> ProduceHeads:
         route = self.dispatcher.routes[version]
-        assert route.known is not None
-        return route.known
+        assert route.heads is not None
+        return route.heads
 
 
 @pytest.fixture(autouse=True)
@@ -176,29 +190,37 @@ def random_frame(chance: random.Random, version: int, sequences: dict[int, int])
     return frame
 
 
+FOLLOWED: dict[str, Any] = {"replicas": (NODE_ID, 2), "isr": (NODE_ID, 2)}
+
+
+@pytest.mark.parametrize("replicas", [{}, FOLLOWED], ids=["alone", "with a follower"])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_known_request_does_and_answers_what_the_handler_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_request_does_and_answers_what_the_handler_does(
+    seed: int, replicas: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two nodes get the same frames, and one of them decodes every one."""
     short, long = Producer(), Producer(knows=False)
     for producer in (short, long):
-        producer.node.create_topic("t", 2)
-        producer.node.create_topic("u", 1)
+        producer.node.create_topic("t", 2, **replicas)
+        producer.node.create_topic("u", 1, **replicas)
     chance = random.Random(seed)
     sequences: dict[int, int] = {}
-    served: list[int] = []
-    serve = KnownProduce.serve
+    found: list[bool] = []
+    find = ProduceHeads.find
 
-    def counted(known: KnownProduce, *asked: Any) -> int:
-        served.append(serve(known, *asked))
-        return served[-1]
+    def counted(heads: ProduceHeads, *asked: Any) -> Any:
+        found.append(find(heads, *asked) is not None)
+        return find(heads, *asked)
 
-    monkeypatch.setattr(KnownProduce, "serve", counted)
+    monkeypatch.setattr(ProduceHeads, "find", counted)
     version = VERSIONS[seed % len(VERSIONS)]
     for step in range(200):
         frame = random_frame(chance, version, sequences)
         assert short.send(frame) == long.send(frame), f"step {step}"
+        # With acks=all the answer comes when the follower has the batch.
+        assert short.caught_up() == long.caught_up(), f"step {step}"
         assert short.wire.is_closed == long.wire.is_closed
-    assert sum(map(bool, served)) > 5, "some of them were known, and everyday ones"
+    assert sum(found) > 5, "some of them were known"
     for topic, index in (("t", 0), ("t", 1), ("u", 0)):
         ours, theirs = short.node.partition(topic, index), long.node.partition(topic, index)
         assert all(getattr(ours.stats, name) == getattr(theirs.stats, name) for name in ours.stats.__slots__)
@@ -217,7 +239,6 @@ def test_a_known_request_does_and_answers_what_the_handler_does(seed: int, monke
 def test_the_second_request_of_a_producer_is_not_decoded(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     producer.node.create_topic("t")
-    # The first record of a log has to be appended the long way, and so has the next: it finds out when the log began.
     for _ in range(3):
         producer.send(frame_of(request("t", 0, make_batch(b"v"), version), version))
     monkeypatch.setattr("ottla.server.session.decode_prefix", None)
@@ -260,14 +281,14 @@ def test_a_client_that_may_write_to_internal_topics_opens_the_way_for_nobody_els
 
 
 def test_what_is_remembered_is_bounded_and_shared_by_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.server.known_produce.KNOWN_MAX", 5)
+    monkeypatch.setattr("ottla.server.produce_heads.HEADS_MAX", 5)
     producer = Producer()
     producer.node.create_topic("t", 8)
     for index in range(8):
         for client_id in ("a", "client-2", None, "", "x" * 3000):
             frame = frame_of(request("t", index, make_batch(b"v"), 12), 12, client_id=client_id)
             assert answer_of(producer.send(frame), 12).error_code == 0
-    assert [one.partition for one in producer.known(12)._known.values()] == [3, 4, 5, 6, 7]
+    assert [one.index for one in producer.heads(12)._heads.values()] == [3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -288,17 +309,58 @@ def test_a_topic_with_the_longest_name_is_written_to() -> None:
         producer.node.create_topic(name, uuid=Uuid(len(name).to_bytes(16, "big")))
         frame = frame_of(request(name, 0, make_batch(b"v"), 12), 12)
         assert [answer_of(producer.send(frame), 12).base_offset for _ in range(4)] == [0, 1, 2, 3]
-    assert [one.topic for one in producer.known(12)._known.values()] == ["n" * 126]
+    assert [one.topic for one in producer.heads(12)._heads.values()] == ["n" * 126]
 
 
-def test_a_partition_with_followers_costs_a_look_up_and_nothing_is_learned_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_with_followers_a_request_is_not_decoded_either(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
-    producer.node.create_topic("t", replicas=(NODE_ID, 2), isr=(NODE_ID,))
+    producer.node.create_topic("t", **FOLLOWED)
     frame = frame_of(request("t", 0, make_batch(b"v"), 12, acks=1), 12)
-    for _ in range(3):
-        assert answer_of(producer.send(frame), 12).error_code == 0
-    assert len(producer.known(12)._known) == 1
-    monkeypatch.setattr(KnownProduce, "learn", None)
-    assert answer_of(producer.send(frame), 12).base_offset == 3
+    assert answer_of(producer.send(frame), 12).error_code == 0
+    monkeypatch.setattr("ottla.server.session.decode_prefix", None)
+    assert answer_of(producer.send(frame), 12).base_offset == 1
+
+
+def test_a_known_request_with_acks_all_is_answered_when_its_followers_have_it() -> None:
+    producer = Producer()
+    producer.node.create_topic("t", **FOLLOWED)
+    frame = frame_of(request("t", 0, make_batch(b"v"), 12), 12)
+    for offset in range(3):
+        assert producer.send(frame) == b""
+        assert answer_of(producer.caught_up(), 12).base_offset == offset
+    assert len(producer.heads(12)) == 1
+
+
+@pytest.mark.parametrize("replicas", [{}, FOLLOWED], ids=["alone", "with a follower"])
+@pytest.mark.parametrize("version", [3, 8, *VERSIONS])
+@pytest.mark.parametrize("acks", [1, -1, 0])
+def test_no_batch_gets_past_admission(
+    version: int, acks: int, replicas: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Known heads, first requests, several partitions, whatever acks: who may not write does not write."""
+    producer = Producer()
+    producer.node.create_topic("t", 2, **replicas)
+    one = request("t", 0, make_batch(b"v"), version, acks=acks)
+    two = request("t", 0, make_batch(b"v"), version, acks=acks)
+    two.topic_data[0].partition_data.append(PartitionProduceData(1, make_batch(b"v")))
+    for _ in range(3):  # so that the head is known
+        producer.send(frame_of(one, version))
+        producer.caught_up()
+    ends = [producer.node.partition("t", index).local_log().log_end_offset for index in (0, 1)]
+    assert ends == [3, 0]
+    asked: list[tuple[str | None, int]] = []
+
+    def refuse(context: RequestContext, partition: Partition) -> None:
+        asked.append((context.client_id, partition.index))
+        raise TopicAuthorizationFailed
+
+    monkeypatch.setattr(produce, "_admit", refuse)
+    for message, count in ((one, 1), (two, 2)):
+        asked.clear()
+        received = producer.send(frame_of(message, version, client_id="mallory"))
+        assert asked == [("mallory", index) for index in range(count)]
+        if acks:
+            assert answer_of(received, version).error_code == TopicAuthorizationFailed.code
+        else:
+            assert producer.wire.is_closed
+    assert [producer.node.partition("t", index).local_log().log_end_offset for index in (0, 1)] == ends
