@@ -159,6 +159,8 @@ class MetadataLog:
                 raise CorruptMessage(f"A batch begins at offset {batch.base_offset} where {offset} was fetched")
             offset = batch.next_offset
         info = self._log.append_as_follower(data, leader_epoch=epoch)
+        # Raft tells by the recovery point what is durable, and that waits for the epochs' file.
+        self._log.epochs.flush()
         self._note_appended(memoryview(data)[: info.size])
 
     def _note_appended(self, data: Buffer) -> None:

@@ -1,9 +1,10 @@
 """Which leader epoch begins at which offset of a log (KIP-101): how replicas find out where they parted.
 
-Promises: epochs and their start offsets both grow. An epoch is on disk before the first record that carries it, so
-the file never lacks an entry; after a truncation it may have entries too many until `flush`, and loading the log
-truncates again. So `assign` and `clear_and_flush` write through, `begin` leaves the entry for the first append, and the
-truncations leave the cache `is_dirty` for whoever may wait for the disk.
+Promises: epochs and their start offsets both grow. The file lacks no epoch of a record below the recovery point, and
+those of records above it are read from the records themselves when the log is opened after a crash: so an epoch may
+begin in memory (`begin`), and the file follows from another thread (`prepare`, `publish`). Until then `unwritten_from`
+holds the recovery point back. After a truncation the file may have entries too many until `flush`; loading the log
+truncates again. (Kafka syncs the file in the thread that appends, before the first record of an epoch.)
 
 Called by `log` and `loader`. On disk: the checkpoint frame with a line `epoch start_offset` for each entry.
 """
@@ -14,10 +15,10 @@ import logging
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
-from ottla.storage.atomic_file import directory_of
-from ottla.storage.checkpoint import FIRST_ENTRY_LINE, INT32_MAX, INT64_MAX, parse_number, read_entries, write_entries
+from ottla.storage.atomic_file import TEMPORARY, directory_of, write_atomically
+from ottla.storage.checkpoint import FIRST_ENTRY_LINE, INT32_MAX, INT64_MAX, encode_entries, parse_number, read_entries
 from ottla.storage.damage import DamagedFile
-from ottla.world import Disk
+from ottla.world import Disk, File
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class LeaderEpochCache:
     `latest_epoch` is an attribute because every append compares its batches with it; None while no epoch is known.
     """
 
-    __slots__ = ("_disk", "_epochs", "_starts", "has_begun", "is_dirty", "latest_epoch", "path")
+    __slots__ = ("_disk", "_epochs", "_prepared_from", "_starts", "_unwritten_from", "is_dirty", "latest_epoch", "path")
 
     def __init__(self, disk: Disk, path: str, *, exists: bool = True) -> None:
         """Read the checkpoint. `exists` may be false when the caller has listed the directory and not seen it."""
@@ -47,8 +48,10 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.is_dirty = False
-        self.has_begun = False
-        """Whether the latest epoch has no record yet and is not in the file: no loss if it never gets there."""
+        self._unwritten_from: int | None = None
+        """Where the first epoch begins that neither the file has nor the one that is being written beside it."""
+        self._prepared_from: int | None = None
+        """The same of the one beside it: it lacks nothing below."""
         self.latest_epoch: int | None = None
         for entry in read_epochs(disk, path) if exists else ():
             # Through the same door as new entries: an old Kafka could write ones that do not grow, and they heal here.
@@ -125,19 +128,35 @@ class LeaderEpochCache:
             self._write()
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """`assign` for a leader that has written nothing in its epoch: the file has it after `write_begun`.
+        """`assign` in memory only: see `unwritten_from`.
 
-        A node that starts leads thousands of partitions within a moment, and writes to few of them soon: waiting for
-        the device once for each would keep it from serving any. An epoch without a record can be forgotten, because no
-        replica can have a record of it either.
+        A node that starts, or takes over from another, leads thousands of partitions within a moment: waiting for the
+        device once for each would keep it from serving any.
         """
         if self._insert(EpochEntry(epoch, start_offset)):
-            self.has_begun = True
+            self._unwritten_from = _first(self._unwritten_from, start_offset)
 
-    def write_begun(self) -> None:
-        """Make what `begin` has left durable: before the first record of the epoch."""
-        if self.has_begun:
-            self._write()
+    @property
+    def unwritten_from(self) -> int | None:
+        """The offset from which on records may have an epoch that the file lacks; None when it has them all."""
+        return _first(self._unwritten_from, self._prepared_from)
+
+    def prepare(self) -> File:
+        """Write the entries beside the file: to be synced by the caller, elsewhere, before they are published."""
+        file = self._disk.open(self.path + TEMPORARY, create=True)
+        file.truncate(0)
+        file.write_at(0, self._encoded())
+        self._prepared_from, self._unwritten_from = self.unwritten_from, None
+        return file
+
+    def publish(self) -> bool:
+        """Give the prepared file its name, which the directory's next sync makes durable; False when a later one has
+        been written meanwhile."""
+        if self._prepared_from is None:
+            return False
+        self._disk.rename(self.path + TEMPORARY, self.path)
+        self._prepared_from = None
+        return True
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or above `end_offset`; on disk after `flush`."""
@@ -147,6 +166,8 @@ class LeaderEpochCache:
         if keep < len(self._starts):
             self._cut(keep)
             self.is_dirty = True
+            # The file may still have what was cut, and other records will come in its place.
+            self._unwritten_from = _first(self._unwritten_from, end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what lies below `start_offset`; the epoch that reaches across begins there. On disk after `flush`."""
@@ -161,18 +182,20 @@ class LeaderEpochCache:
     def clear(self) -> None:
         """Forget everything in memory: the log is being deleted, and its file goes with it."""
         self._cut(0)
+        self._unwritten_from = self._prepared_from = None
 
     def clear_and_flush(self) -> None:
         """Forget everything, durably."""
         self._cut(0)
         self._write()
 
-    def flush(self) -> None:
-        """Write the entries, durably, if a truncation has changed them.
+    def flush(self, end_offset: int = INT64_MAX) -> None:
+        """Write the entries, durably, if a truncation has changed them or records below `end_offset` need them.
 
         A directory that is gone by now has nothing left to protect: the partition was deleted meanwhile.
         """
-        if not self.is_dirty:
+        unwritten_from = self.unwritten_from
+        if not self.is_dirty and (unwritten_from is None or unwritten_from >= end_offset):
             return
         try:
             self._write()
@@ -209,11 +232,19 @@ class LeaderEpochCache:
         self.latest_epoch = self._epochs[-1] if self._epochs else None
 
     def _write(self) -> None:
-        write_entries(
-            self._disk, self.path, [f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)]
-        )
+        write_atomically(self._disk, self.path, self._encoded())
         self.is_dirty = False
-        self.has_begun = False
+        self._unwritten_from = self._prepared_from = None
+
+    def _encoded(self) -> bytes:
+        return encode_entries(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
+
+
+def _first(one: int | None, other: int | None) -> int | None:
+    """The smaller one of those that are there."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:

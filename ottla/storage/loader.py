@@ -307,7 +307,11 @@ class _Loader:
                 # forgotten those below a log start that it has taken back.
                 is_missing = 0 <= epoch != self.epochs.epoch_for_offset(offset)
             if is_missing and offset <= batch.last_offset:
-                self.epochs.assign(epoch, offset)
+                if not is_flushed:
+                    # What the file says of this place was truncated, and the epoch before it may go on here.
+                    self.epochs.truncate_from_end(offset)
+                if epoch != self.epochs.latest_epoch:
+                    self.epochs.assign(epoch, offset)
             if offset <= batch.last_offset:
                 replay_batch(producers, batch, segment)
             else:

@@ -80,8 +80,9 @@ class Log:
         self.log_start_offset = max(log_start_offset, segments.first.base_offset)
         self.is_closed = False
         self.topic_id = topic_id
-        self.is_unsettled = False
-        """Whether the topic's id or the leader's epoch is yet to be written down, at the latest before a record is."""
+        self.is_unsettled = epochs.unwritten_from is not None
+        """Whether the topic's id is yet to be written down, before a record is, or the leader's epoch, soon after."""
+        self._is_writing_epochs = False
         self._is_id_written = topic_id is not None
         self._metadata_file = PartitionMetadata(world.disk, f"{directory}/{names.PARTITION_METADATA}")
         self.appender = LogAppender(self)
@@ -161,20 +162,51 @@ class Log:
     # Append
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """A leader begins at the log's end: known now to followers that ask, written down before it appends."""
+        """A leader begins at the log's end: known now to followers that ask, and in the file soon after it appends."""
         self.check_usable()
         self.epochs.begin(leader_epoch, self.log_end_offset)
         self.is_unsettled = True
 
     def settle(self) -> None:
-        """Write down what has to be there before a record: the log's name, the topic's id, the leader's epoch."""
+        """What comes before a record: the log's name and the topic's id are written down, the epochs will be."""
         self.check_usable()
         try:
             self._write_id()
-            self.epochs.write_begun()
         except OSError as error:
             self.log_dir.fail(f"writing partition metadata of {self.partition}", error)
+        self.write_epochs_later()
         self.is_unsettled = False
+
+    def write_epochs_later(self) -> None:
+        """The file of the epochs follows what is in memory: not here, where somebody waits for an append."""
+        if self.epochs.unwritten_from is not None and not self._is_writing_epochs:
+            self._is_writing_epochs = True
+            self.chores.later(0, f"leader epochs of {self.partition}", self._plan_epochs)
+
+    def _plan_epochs(self) -> SyncPlan | None:
+        self._is_writing_epochs = False
+        if self.epochs.unwritten_from is None or self.is_closed or self.log_dir.is_offline:
+            return None
+        doing = f"writing the leader epochs of {self.partition}"
+        self._is_writing_epochs = True
+        try:
+            file = self.epochs.prepare()
+        except OSError as error:
+            self.log_dir.fail(doing, error)
+
+        def publish() -> None:
+            self._is_writing_epochs = False
+            file.close()
+            if self.is_closed:
+                return
+            try:
+                if self.epochs.publish():
+                    self.flusher.on_new_name()
+            except OSError as error:
+                self.log_dir.fail(doing, error)
+            self.write_epochs_later()
+
+        return SyncPlan(self.world.disk, [file], on_done=publish, on_failed=self.flusher.on_failed)
 
     def _write_id(self) -> None:
         if self.topic_id is not None and not self._is_id_written:
@@ -308,7 +340,7 @@ class Log:
         """An empty segment to append to. Its name is durable with the next flush."""
         segment = Segment.create(self.world, self.directory, offset, self.config)
         self.segments.add(segment)
-        self.flusher.on_segment_begun()
+        self.flusher.on_new_name()
         return segment
 
     def plan_flush(self, offset: int | None = None, *, including_active: bool = False) -> SyncPlan | None:
@@ -392,7 +424,7 @@ class Log:
         self.log_dir.check_online()
         try:
             self._write_id()
-            self.epochs.flush()
+            self.epochs.flush(self.log_end_offset)
             self.producers.take_snapshot()
             for segment in self.segments:
                 segment.close()

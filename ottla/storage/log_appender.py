@@ -234,7 +234,7 @@ class LogAppender:
                 if update.duplicate is not None:
                     return update.duplicate
             if len(taken) > 1 or last.leader_epoch != owner.epochs.latest_epoch:
-                self._assign_epochs(taken)
+                self._begin_epochs(taken)
             if roll_offset is not None:
                 segment = owner.roll(roll_offset)
             segment.append(data, taken)
@@ -254,8 +254,9 @@ class LogAppender:
             owner.log_dir.fail(f"appending records to {owner.partition}", error)
         return None
 
-    def _assign_epochs(self, taken: Sequence[Batch]) -> None:
-        epochs = self._log.epochs
+    def _begin_epochs(self, taken: Sequence[Batch]) -> None:
+        owner = self._log
         for batch in taken:
-            if batch.leader_epoch != epochs.latest_epoch and batch.leader_epoch >= 0:
-                epochs.assign(batch.leader_epoch, batch.base_offset)
+            if batch.leader_epoch != owner.epochs.latest_epoch and batch.leader_epoch >= 0:
+                owner.epochs.begin(batch.leader_epoch, batch.base_offset)
+        owner.write_epochs_later()

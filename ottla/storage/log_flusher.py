@@ -2,7 +2,8 @@
 
 Promises: everything below `recovery_point` survives a power cut, and it moves only when something was synced. The
 segments' files come first, then the directory that names new ones; the checkpoint that vouches for both is the log
-manager's, and comes after. Called by `log`; the plans are run by whoever may wait for the device.
+manager's, and comes after. It stays at or below the first record whose leader epoch the epochs' file may lack. Called
+by `log`; the plans are run by whoever may wait for the device.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ class LogFlusher:
         self._log = owner
         self.recovery_point = recovery_point
         self.last_flushed_ms = owner.world.clock.now_ms()
-        self._begun_count = 1  # segments that were begun, the first perhaps by whoever opened the log
+        self._begun_count = 1  # names in the directory that are new, the first perhaps from whoever opened the log
         self._named_count = 0  # how many of them have durable names
 
-    def on_segment_begun(self) -> None:
-        """There is a new file, whose name the next flush makes durable."""
+    def on_new_name(self) -> None:
+        """A segment was begun, or the file of the epochs replaced: the next flush makes the name durable."""
         self._begun_count += 1
 
     def go_back_to(self, offset: int) -> None:
@@ -66,10 +67,15 @@ class LogFlusher:
         )
         if upper + including_active <= self.recovery_point or is_unused:
             return None
+        if including_active:
+            owner.epochs.flush(owner.log_end_offset)  # an orderly stop, for which the chore may come too late
+        # Below the recovery point nobody reads records again to learn their epochs, so the file must have them first.
+        unwritten_from = owner.epochs.unwritten_from
+        flushed = upper if unwritten_from is None else min(upper, unwritten_from)
         plan = SyncPlan(
             owner.world.disk,
-            on_done=lambda: self._mark_flushed(upper, truncation_count, begun_count),
-            on_failed=self._on_flush_failed,
+            on_done=lambda: self._mark_flushed(flushed, truncation_count, begun_count),
+            on_failed=self.on_failed,
         )
         for segment in owner.segments.covering(self.recovery_point, upper + including_active):
             plan.files += segment.files_to_sync()
@@ -86,7 +92,7 @@ class LogFlusher:
             self.recovery_point = offset
             self.last_flushed_ms = self._log.world.clock.now_ms()
 
-    def _on_flush_failed(self, error: OSError) -> None:
+    def on_failed(self, error: OSError) -> None:
         owner = self._log
         if not owner.is_closed:  # or the files were closed under the sync, and nothing is wrong
             owner.log_dir.take_offline(f"flushing {owner.partition}", error)
@@ -96,6 +102,7 @@ class LogFlusher:
         owner = self._log
         owner.check_usable()
         try:
+            owner.epochs.flush(owner.log_end_offset)
             plan = self.plan_flush(offset, including_active=including_active)
             if plan is not None:
                 plan.run()

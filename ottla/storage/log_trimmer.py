@@ -69,7 +69,7 @@ class LogTrimmer:
         try:
             if offset >= owner.log_end_offset:
                 # An epoch may have been opened here without a record of it; the new leader's history decides.
-                owner.epochs.truncate_from_end(owner.log_end_offset)
+                self._truncate_epochs(owner.log_end_offset)
                 return False
             log.info("[Log %s] Truncating to offset %d", owner.partition, offset)
             self.truncation_count += 1
@@ -83,7 +83,7 @@ class LogTrimmer:
             owner.batches_end = owner.segments.active.read_next_offset()
             owner.log_end_offset = offset
             owner.flusher.go_back_to(owner.batches_end)
-            owner.epochs.truncate_from_end(offset)
+            self._truncate_epochs(offset)
             owner.log_start_offset = min(offset, owner.log_start_offset)
             self._rebuild_producers(offset)
             if owner.high_watermark >= offset:
@@ -93,6 +93,12 @@ class LogTrimmer:
             return True
         except OSError as error:
             owner.log_dir.fail(f"truncating {owner.partition} to offset {offset}", error)
+
+    def _truncate_epochs(self, offset: int) -> None:
+        """In memory now, in the file with the next append."""
+        owner = self._log
+        owner.epochs.truncate_from_end(offset)
+        owner.is_unsettled = True
 
     def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None) -> None:
         """Drop everything and begin again at `offset`."""

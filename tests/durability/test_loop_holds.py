@@ -59,7 +59,7 @@ TOPICS = {
 }
 PARTITION_COUNT = 4
 ON_THE_LOOP = {
-    ("sync", "begin_epoch"): "the first append of a leader's epoch: its name has to be durable before a record is",
+    ("sync", "topic id"): "the first append to a log that was made a moment ago: whose it is has to be durable first",
     ("sync", "roll"): "a roll of what was flushed already: the files' ends have to be, too, before the log goes on",
     ("sync", "swap_in"): "compacted segments take the place of others: each step is durable before the next",
     ("sync", "cleaner checkpoint"): "how far a log is compacted, written when that is done",
@@ -68,7 +68,7 @@ ON_THE_LOOP = {
 """The syncs that are left on the loop, and what they have to come before. One at a time: requests run in between."""
 
 CALLERS = {
-    "settle": "begin_epoch",
+    "settle": "topic id",
     "roll": "roll",
     "swap_in": "swap_in",
     "_change": "cleaner checkpoint",

@@ -86,7 +86,7 @@ def test_a_roll_takes_a_snapshot_and_leaves_the_flush_as_a_chore() -> None:
     log.log.roll()
     assert f"{1:020d}.snapshot" in names(log)
     assert log.log.recovery_point == 0
-    assert log.chores.run_due() == 1
+    assert log.chores.run_due() == 2, "the epoch's file is the other"
     assert log.log.recovery_point == 1
 
 
@@ -144,6 +144,7 @@ def test_flush_messages_flushes_by_count() -> None:
 def test_a_flush_plan_can_run_while_the_log_goes_on() -> None:
     log = TestLog()
     log.append(b"a")
+    log.chores.run_due()
     plan = log.log.plan_flush()
     assert plan is not None
     log.append(b"b")
@@ -314,17 +315,14 @@ def test_a_topic_id_is_written_once_and_must_agree() -> None:
         log.log.assign_topic_id(Uuid(b"x" * 16))
 
 
-def test_a_new_logs_id_and_epoch_are_on_disk_before_its_first_record() -> None:
+def test_a_new_logs_id_is_on_disk_before_its_first_record() -> None:
     """And not sooner on the way of whoever made it: two thousand logs made at once had their broker fenced."""
     log = TestLog()
     log.log.assign_topic_id(Uuid.parse("Uj7Le2JPSx2wV9u2sMGLdw"))
     log.log.begin_epoch(7)
     assert not log.world.disk.exists(f"{log.path}/partition.metadata")
-    assert not log.world.disk.exists(f"{log.path}/leader-epoch-checkpoint")
-    assert log.log.epochs.latest_epoch == 7
     log.append(b"x", epoch=7)
     assert log.world.disk.read(f"{log.path}/partition.metadata") == b"version: 0\ntopic_id: Uj7Le2JPSx2wV9u2sMGLdw"
-    assert log.world.disk.read(f"{log.path}/leader-epoch-checkpoint") == b"0\n1\n7 0\n"
 
 
 def test_an_id_is_written_by_whoever_comes_first() -> None:
