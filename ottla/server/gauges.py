@@ -42,6 +42,7 @@ _OF_ALL = {
     "BytesRejectedPerSec": "bytes_rejected",
     "FailedFetchRequestsPerSec": "failed_fetch_requests",
     "FailedProduceRequestsPerSec": "failed_produce_requests",
+    "ReplicationBytesInPerSec": "replication_bytes_in",
     "ReplicationBytesOutPerSec": "replication_bytes_out",
 }
 
@@ -147,6 +148,21 @@ def _publish_partitions(broker: BrokerServices) -> None:
         count(lambda one: one.log is not None and one.log.producers.has_late_transaction(clock.now_ms())),
     )
     metrics.gauge(f"{_REPLICAS}ReassigningPartitions", lambda: _reassigning_count(broker))
+    isr = replicas.isr_stats
+    metrics.family(f"{_REPLICAS}IsrShrinksPerSec", lambda: [({}, isr.shrink_count)], kind="counter")
+    metrics.family(f"{_REPLICAS}IsrExpandsPerSec", lambda: [({}, isr.expand_count)], kind="counter")
+    metrics.family(f"{_REPLICAS}FailedIsrUpdatesPerSec", lambda: [({}, isr.failed_update_count)], kind="counter")
+    _publish_fetchers(broker)
+
+
+def _publish_fetchers(broker: BrokerServices) -> None:
+    replicas, name = broker.replicas, "kafka.server:type=ReplicaFetcherManager,name="
+
+    def gauge(attribute: str) -> Callable[[], float]:
+        return lambda: 0 if replicas.fetchers is None else getattr(replicas.fetchers, attribute)
+
+    broker.node.metrics.gauge(f"{name}MaxLag", gauge("max_lag"), clientId="Replica")
+    broker.node.metrics.gauge(f"{name}FailedPartitionsCount", gauge("failed_count"), clientId="Replica")
 
 
 def _is_under_replicated(partition: Partition) -> bool:
