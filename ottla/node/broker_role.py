@@ -47,6 +47,8 @@ class BrokerRole:
             config.node_id,
             directory_ids=shared.directories.ids,
             on_assigned=self._assignments.assign,
+            # The controller moves what was led there when it hears of it.
+            on_directory_failed=lambda _: None if self.lifecycle is None else self.lifecycle.beat_soon(),
         )
         self.replicas.logs.lock()
         shared.closing.append(self.replicas.logs.unlock)

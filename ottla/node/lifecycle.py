@@ -81,6 +81,7 @@ class BrokerLifecycle:
         self.is_fenced = True
         self._is_caught_up = False
         self._wants_to_serve = False
+        self._has_news = False
         self._heartbeats: Task[None] | None = None
         self._pause: Promise[None] | None = None
         self._caught_up: Promise[None] | None = None
@@ -142,14 +143,16 @@ class BrokerLifecycle:
         await self._unfenced
 
     def beat_soon(self) -> None:
-        """There is something to tell the controller: the next heartbeat does not wait for its time."""
+        """There is something to tell the controller: the next heartbeat does not wait for its time, nor for the one
+        that is under way to have been the last."""
+        self._has_news = True
         if self._pause is not None and not self._pause.done():
             self._pause.set_result(None)
 
     async def _keep_beating(self) -> None:
         failure_count = 0
         while True:
-            wanted_to_serve = self._wants_to_serve
+            self._has_news = False
             try:
                 await self._beat()
             except KafkaError as error:
@@ -159,7 +162,7 @@ class BrokerLifecycle:
             else:
                 failure_count = 0
                 delay_ms = self._delay_ms()
-            if wanted_to_serve is self._wants_to_serve:
+            if not self._has_news:
                 await self._wait(delay_ms)
 
     def _delay_ms(self) -> float:

@@ -71,6 +71,21 @@ def test_the_controller_is_asked_before_a_broker_goes_unless_the_settings_say_ot
     assert stopped.loader.image.brokers[1].is_fenced is is_enabled
 
 
+def test_the_controller_hears_of_a_failed_log_directory_before_the_next_heartbeat_is_due(tmp_path: Path) -> None:
+    async def run(node: Node) -> float:
+        directories = node.replicas.logs.directories
+        assert len(node.loader.image.brokers[1].log_dirs) == len(directories) == 2
+        began = time.monotonic()
+        directories[1].take_offline("testing", OSError("this disk is made to fail"))
+        node.replicas.check_directories()
+        while len(node.loader.image.brokers[1].log_dirs) == 2:
+            await asyncio.sleep(0.01)
+        return time.monotonic() - began
+
+    log_dirs = f"{tmp_path / 'first'},{tmp_path / 'second'}"
+    assert with_node(tmp_path, run, log_dirs=log_dirs, broker_heartbeat_interval_ms="3000") < SOON_S
+
+
 # With a controller that is only a script, on virtual time.
 
 Answer = BrokerRegistrationResponse | BrokerHeartbeatResponse | KafkaError
@@ -273,3 +288,26 @@ def test_a_broker_without_a_registration_stops_at_once(life: Life) -> None:
     life.script.last = StaleBrokerEpoch()
     assert life.run(life.lifecycle.shut_down()) <= 2
     assert life.script.said == ["stop"]
+
+
+def test_news_do_not_wait_for_the_next_heartbeat_nor_get_lost_in_the_one_under_way(life: Life) -> None:
+    """A log directory has failed: once while the lifecycle waits, once while a heartbeat is on its way."""
+    life.serve()
+    life.wait(100)
+    assert life.script.said == []
+    life.lifecycle.beat_soon()
+    life.wait(0)
+    assert life.script.said == ["serve"]
+    life.lifecycle.beat_soon()
+    life.wait(10)
+    assert life.script.said == ["serve", "serve"]
+    life.wait(life.config.broker_heartbeat_interval_ms - 100)
+    assert life.script.said == ["serve", "serve"], "and then as ever"
+
+
+def test_a_heartbeat_with_news_that_fails_is_not_repeated_without_a_pause(life: Life) -> None:
+    life.serve()
+    life.script.last = NotController()
+    life.lifecycle.beat_soon()
+    life.wait(50)
+    assert len(life.script.said) == 1
