@@ -32,7 +32,7 @@ PENDING_MAX = 1_000
 """How many requests of one channel may wait for the controller."""
 
 
-class Link(Protocol):
+class LeaderLink(Protocol):
     """Requests to one peer, each in the highest version that both sides know: an `ottla.net.Link`."""
 
     def send(self, request: Message, *, timeout_ms: float) -> Promise[Message]:
@@ -42,7 +42,7 @@ class Link(Protocol):
     def close(self) -> None: ...
 
 
-Connect = Callable[[int, Address], Link]
+Connect = Callable[[int, Address], LeaderLink]
 """A link to the node of that id at that address."""
 
 
@@ -82,7 +82,7 @@ class ControllerChannel:
         self._local = local
         self._retry_ms = retry_ms
         self._request_timeout_ms = min(request_timeout_ms, retry_ms)
-        self._link: Link | None = None
+        self._link: LeaderLink | None = None
         self._linked_to: tuple[int, Address] | None = None
         self._pending_count = 0
         self._is_closed = False
@@ -199,7 +199,7 @@ class ControllerChannel:
                 self._disconnect()
             raise
 
-    def _link_to(self, leader_id: int) -> Link:
+    def _link_to(self, leader_id: int) -> LeaderLink:
         """A link to the leader; `NotController` where it is not known who or where that is."""
         voter = self._quorum.voters.nodes.get(leader_id)
         address = None if voter is None else voter.listeners.get(self._listener_name)

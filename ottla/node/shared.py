@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from ottla.config import BrokerConfig
 from ottla.metadata import ImageLoader, SnapshotGenerator
-from ottla.net import Link, LinkSettings
-from ottla.node.controller_channel import FORWARDING_RETRY_MS, ControllerChannel
+from ottla.net import Link, LinkSettings, ReceiveBuffer
+from ottla.node.controller_channel import FORWARDING_RETRY_MS, ControllerChannel, LeaderLink
 from ottla.node.directories import CannotStart, Directories, check_directories
 from ottla.node.listeners import Listeners
 from ottla.raft import LinkChannel, RaftNode, VoterSet
 from ottla.server import Dispatcher, NodeContext, SocketServer
 from ottla.world import Address, NodeWorld
 
+if TYPE_CHECKING:
+    from ottla.net import ReceiveBuffer
+
 log = logging.getLogger(__name__)
 
 LOCK = ".lock"
+RECONNECT_MS = 50
+"""How long a controller that could not be reached is left alone; Kafka's for these connections."""
 
 
 class Shared:
@@ -39,6 +45,7 @@ class Shared:
         self.sockets: SocketServer
         self.controller_dispatcher: Dispatcher | None = None
         """What this node's controller serves, if it has one."""
+        self._receive_buffer: ReceiveBuffer | None = None
         self.closing: list[Callable[[], Awaitable[None] | None]] = []
         """How to undo what was started, the last first."""
 
@@ -87,6 +94,7 @@ class Shared:
             connect=self._connect,
             local=self.controller_dispatcher,
             retry_ms=retry_ms,
+            request_timeout_ms=config.controller_socket_timeout_ms,
         )
         self.closing.append(channel.close)
         return channel
@@ -98,14 +106,24 @@ class Shared:
             if ended is not None:
                 await ended
 
-    def _connect(self, node_id: int, address: Address) -> Link:
-        own_id = self.config.node_id
+    def _connect(self, node_id: int, address: Address) -> LeaderLink:
+        if self._receive_buffer is None:
+            self._receive_buffer = ReceiveBuffer(hands_over=True)
+        settings = LinkSettings(
+            str(self.config.node_id),
+            connect_timeout_ms=self.config.socket_connection_setup_timeout_ms,
+            connect_timeout_max_ms=self.config.socket_connection_setup_timeout_max_ms,
+            reconnect_backoff_ms=RECONNECT_MS,
+            reconnect_backoff_max_ms=RECONNECT_MS,
+            idle_ms=-1,
+        )
         return Link(
             self.world,
             address,
-            LinkSettings(f"controller-channel-{own_id}", idle_ms=self.config.connections_max_idle_ms),
-            subject=f"NodeToControllerChannelManager id={own_id}",
+            settings,
+            subject=f"NodeToControllerChannelManager id={self.config.node_id}",
             node_id=node_id,
+            receive_buffer=self._receive_buffer,
         )
 
     def _lock_metadata_dir(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.config import BrokerConfig
 from ottla.errors import (
     KafkaError,
     NetworkException,
@@ -17,6 +19,7 @@ from ottla.errors import (
     UnsupportedVersion,
 )
 from ottla.node.controller_channel import PAUSE_MS, PENDING_MAX, ControllerChannel
+from ottla.node.shared import Shared
 from ottla.raft import VoterSet
 from ottla.server import BrokerContext, Connection, ControllerContext, ControllerServices, Dispatcher, Principal
 from ottla.server.envelope import open_request, wrap_answer
@@ -27,6 +30,8 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.world import Address, Promise
 from tests.unit.replica.node import TestNode
+from tests.unit.server.fake_handlers import route
+from tests.unit.server.nodes import FakeController, Server, serve
 
 ALICE = Principal("User", "alice")
 CREATE = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
@@ -253,3 +258,40 @@ def test_a_channel_that_is_closed_lets_nobody_wait() -> None:
     with pytest.raises(RequestTimedOut):
         play.run(play.channel.forward(play.context, CREATE))
     assert play.now_ms == 0
+
+
+def test_over_a_real_connection_the_leader_serves_the_client_in_its_name(tmp_path: Path) -> None:
+    """The whole way: a channel as a node makes it, a link, a session, the handlers of both requests."""
+    seen: list[ControllerContext] = []
+
+    async def test(server: Server) -> tuple[Message, Message]:
+        async def create(context: ControllerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+            seen.append(context)
+            return CreateTopicsResponse(throttle_time_ms=5)
+
+        route(server, "CreateTopics", 7, create)
+        settings = {
+            "process.roles": "broker",
+            "node.id": "1",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"2@127.0.0.1:{server.port}",
+            "listeners": "PLAINTEXT://localhost:9092",
+            "log.dirs": str(tmp_path),
+        }
+        shared = Shared(BrokerConfig(settings), server.node.world)
+        quorum = Quorum(2, leader_id=2)
+        quorum.voters = VoterSet.static("CONTROLLER", {2: Address("127.0.0.1", server.port)})
+        shared.raft = quorum  # type: ignore[assignment]  # a test's
+        channel = shared.channel("forwarding")
+        node = TestNode()
+        connection = Connection(node.dispatcher, "PLAINTEXT", Address("10.0.0.9", 5), ALICE)
+        context = BrokerContext(7, 77, "the-client", connection, node.context, node.broker, 0)
+        answers = await channel.forward(context, CREATE), await channel.send(BrokerHeartbeatRequest(1), version=2)
+        await shared.stop()
+        return answers
+
+    controller = FakeController(answer=lambda request, version: BrokerHeartbeatResponse(is_caught_up=True))
+    created, beaten = serve(test, role="controller", controller=controller)
+    assert created == CreateTopicsResponse(throttle_time_ms=5)
+    assert beaten == BrokerHeartbeatResponse(is_caught_up=True)
+    assert [(one.principal, one.peer.host, one.client_id) for one in seen] == [(ALICE, "10.0.0.9", "the-client")]
