@@ -160,6 +160,8 @@ class BrokerRole:
         """Open what is on the disks, then let the metadata say what becomes of it."""
         shared = self._shared
         loader = shared.loader
+        shared.closing.append(self.replicas.logs.stop_loading)
+        await self.replicas.open_logs(loader.image)
         # The logs are there before a client can learn of a partition, and the coordinators before they are asked. Other
         # brokers are where this image says before anything is asked of them.
         for publisher in (self.peers, self.replicas, self.groups, self.transactions, self.services):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from ottla.config import BrokerConfig
 from ottla.metadata import ImageLoader, SnapshotGenerator
@@ -20,9 +19,6 @@ from ottla.node.listeners import Listeners
 from ottla.raft import LinkChannel, RaftNode, VoterSet
 from ottla.server import Dispatcher, NodeContext, SocketServer
 from ottla.world import Address, NodeWorld
-
-if TYPE_CHECKING:
-    from ottla.net import ReceiveBuffer
 
 log = logging.getLogger(__name__)
 

@@ -36,6 +36,7 @@ from ottla.metadata import (
     TopicImage,
 )
 from ottla.replica.leadership import IsrChange, Leadership
+from ottla.replica.log_loading import load_logs
 from ottla.replica.partition import NO_EPOCH, Partition
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.stats import IsrStats, TopicStats
@@ -110,6 +111,8 @@ class ReplicaManager:
         self.checkpoint_count = 0
         """Grows when a deletion or a truncation has written checkpoints, which an older copy must not replace."""
         self._is_starting = False
+        self._opened_with: Image | None = None
+        """The metadata that the logs were opened with, if that was before the first was told."""
         self._withheld: set[tuple[Uuid, int]] = set()
         """Partitions from before this start whose log is in no directory that works: an empty one in its place would
         lose what it has, and be a second one once the directory is back."""
@@ -287,6 +290,17 @@ class ReplicaManager:
 
     # Metadata
 
+    async def open_logs(self, image: Image) -> None:
+        """Open the logs off the loop, with the settings of `image`, before the first metadata takes them over."""
+        assert self.image is None, "the first metadata opens what is not open yet"
+        self._configure(image)
+        self._opened_with = image
+        await load_logs(
+            self.world.tasks,
+            self.logs.begin_loading(),
+            threads_per_directory=self.topic_configs.broker.num_recovery_threads_per_data_dir,
+        )
+
     def on_metadata(self, delta: Delta, image: Image) -> None:
         """Make this node's partitions what `image` says."""
         is_first = self._is_starting = self.image is None
@@ -295,15 +309,11 @@ class ReplicaManager:
         for topic in delta.deleted_topics.values():
             self._delete_topic(topic)
         if is_first or any(kind in (TOPIC, BROKER) for kind, _ in delta.changed_configs):
-            has_new_defaults = self.topic_configs.update(image)
-            if is_first or has_new_defaults:
-                self._cordon()
-                self._configure_producers()
-                if self.fetchers is not None:
-                    self.fetchers.resize(self.topic_configs.broker.num_replica_fetchers)
+            has_new_defaults = self._configure(image)
             if is_first:
                 self.logs.start(is_stray=lambda one: self._is_stray(image, one))
                 self.check_directories()
+                self._apply_missed_configs(image, for_all=has_new_defaults)
             else:
                 self._apply_configs(delta, for_all=has_new_defaults)
             if has_new_defaults and self.logs.cleaner is not None:
@@ -324,6 +334,25 @@ class ReplicaManager:
             self.logs.confirm_deletions(self._deleted_in)
             self._deleted_in.clear()
             self.check_directories()
+
+    def _configure(self, image: Image) -> bool:
+        """Take over the settings of `image`; whether the defaults of all topics changed."""
+        has_new_defaults = self.topic_configs.update(image)
+        if self.image is None or self._is_starting or has_new_defaults:
+            self._cordon()
+            self._configure_producers()
+            if self.fetchers is not None:
+                self.fetchers.resize(self.topic_configs.broker.num_replica_fetchers)
+        return has_new_defaults
+
+    def _apply_missed_configs(self, image: Image, *, for_all: bool) -> None:
+        """Settings that were changed while the logs were being opened."""
+        before, self._opened_with = self._opened_with, None
+        if before is None or before is image:
+            return
+        for topic in dict.fromkeys(one.topic for one in self.logs.logs):
+            if for_all or before.config_of(TOPIC, topic) != image.config_of(TOPIC, topic):
+                self.logs.update_topic_config(topic)
 
     def _cordon(self) -> None:
         paths = [one.path for one in self.logs.directories]

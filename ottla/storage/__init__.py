@@ -11,6 +11,7 @@ from ottla.storage.cleaner_manager import CleanerManager, CleanerStep
 from ottla.storage.cleaner_stats import CleanerStats
 from ottla.storage.damage import DamagedFile
 from ottla.storage.loader import load_log
+from ottla.storage.loading import DirectoryLoading
 from ottla.storage.log import Log
 from ottla.storage.log_appender import AppendInfo, OffsetsOutOfOrder, UnexpectedAppendOffset
 from ottla.storage.log_dir import LogDir
@@ -37,6 +38,7 @@ __all__ = [
     "LogManager",
     "Log",
     "load_log",
+    "DirectoryLoading",
     "AppendInfo",
     "AppendOrigin",
     "Isolation",

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 
 from ottla.errors import KafkaStorageError
 from ottla.storage.log_dir import LogDir
@@ -66,7 +67,7 @@ class Chores:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._heap: list[tuple[int, int, str, Chore]] = []
-        self._count = 0
+        self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -76,8 +77,8 @@ class Chores:
         return self._heap[0][0] if self._heap else None
 
     def later(self, delay_ms: int, what: str, chore: Chore) -> None:
-        self._count += 1
-        heapq.heappush(self._heap, (self._clock.now_ms() + delay_ms, self._count, what, chore))
+        """Have it run when it is due. Logs that are being opened in other threads do so too: both steps are atomic."""
+        heapq.heappush(self._heap, (self._clock.now_ms() + delay_ms, next(self._numbers), what, chore))
 
     def of(self, directory: LogDir) -> DirectoryChores:
         """The chores of the logs in one directory."""

@@ -21,8 +21,8 @@ from ottla.storage.checkpoint import OffsetCheckpoint
 from ottla.storage.chores import Chores, SyncPlan
 from ottla.storage.clean_shutdown import CleanShutdownFile
 from ottla.storage.cleaner_manager import CleanerManager
-from ottla.storage.damage import DamagedFile
 from ottla.storage.loader import load_log
+from ottla.storage.loading import DirectoryLoading
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
 from ottla.storage.producer_state import ProducerStateConfig
@@ -58,6 +58,8 @@ class LogManager:
             raise ValueError(f"Duplicate log directory found: {', '.join(paths)}")
         self._locks: dict[str, Lock] = {}
         self._is_locked_by_owner = False
+        self._loading: list[DirectoryLoading] = []
+        """The directories whose logs are being opened, or are open and not taken over yet."""
         self._loaded: set[str] = set()
         self._cordoned: set[str] = set()
         self.logs: dict[TopicPartition, Log] = {}
@@ -69,21 +71,33 @@ class LogManager:
 
     # Start
 
-    def start(self, *, is_stray: Callable[[Log], bool] = lambda _: False) -> None:
-        """Lock every directory and open every log in it. `is_stray` says which logs the cluster no longer knows.
+    def begin_loading(self) -> list[DirectoryLoading]:
+        """The opening of the logs in every directory, for a driver that takes its steps before it calls `start`."""
+        self._lock_for_start()
+        assert not self._loading, "the logs are opened once"
+        self._loading = [
+            DirectoryLoading(self._world, directory, self._config_of, self.chores, self.producer_config)
+            for directory in self.live_directories
+        ]
+        return self._loading
 
-        Raises `KafkaStorageError` when another process holds a directory, or when none is left that works.
+    def start(self, *, is_stray: Callable[[Log], bool] = lambda _: False) -> None:
+        """Take over the logs that were loaded, or lock every directory and open every log in it now.
+
+        `is_stray` says which logs the cluster no longer knows. Raises `KafkaStorageError` when another process holds a
+        directory, or when none is left that works.
         """
-        is_owned = self._is_locked_by_owner
-        self.lock()
-        self._is_locked_by_owner = is_owned
-        for directory in self.live_directories:
+        if not self._loading:
+            for loading in self.begin_loading():
+                loading.run()
+        loadings, self._loading = self._loading, []
+        for loading in loadings:
             try:
-                self._load_directory(directory, is_stray)
+                self._take_over(loading, is_stray)
             except OSError as error:
-                self._offline(directory, "loading logs", error)
+                self._offline(loading.directory, "loading logs", error)
             except KafkaStorageError:
-                if not directory.is_offline:
+                if not loading.directory.is_offline:
                     raise
                 self.handle_failures()
         if not self.live_directories:
@@ -95,6 +109,37 @@ class LogManager:
         if self._cleaner_config is not None and self._cleaner_config.enable:
             self.cleaner = CleanerManager(self._world, self.directories, self.logs, self._cleaner_config)
             self.handle_failures()
+
+    def stop_loading(self) -> None:
+        """Let go of what was opened and will not be taken over."""
+        loadings, self._loading = self._loading, []
+        for loading in loadings:
+            loading.close()
+
+    def _lock_for_start(self) -> None:
+        """Lock what is not locked; whoever locked before goes on owning it."""
+        is_owned = self._is_locked_by_owner
+        self.lock()
+        self._is_locked_by_owner = is_owned
+
+    def _take_over(self, loading: DirectoryLoading, is_stray: Callable[[Log], bool]) -> None:
+        directory = loading.directory
+        if loading.failure is not None:
+            loading.close()
+            raise loading.failure
+        for path, config in loading.deleted:
+            self._remove_later(directory, path, config)
+        for name, opened in loading.opened:
+            self._place(opened, name, is_stray)
+        logs = {partition: one for partition, one in self.logs.items() if one.log_dir is directory}
+        points, starts = loading.recovery_points, loading.log_starts
+        if any(p not in logs or offset > logs[p].recovery_point for p, offset in points.items()) or any(
+            p not in logs or offset > logs[p].log_start_offset for p, offset in starts.items()
+        ):
+            # Claims about records that are not there: of a log that was being deleted, or that ends earlier now. They
+            # would be believed of the next ones at those offsets.
+            self._checkpoint_directory(directory)
+        self._loaded.add(directory.path)
 
     def lock(self) -> None:
         """Take the directories for this process, before anybody writes to them; those already taken stay so.
@@ -138,72 +183,6 @@ class LogManager:
             directory.fail(doing, error)
         except KafkaStorageError:
             self.handle_failures()
-
-    def _load_directory(self, directory: LogDir, is_stray: Callable[[Log], bool]) -> None:
-        disk = self._world.disk
-        marker = CleanShutdownFile(disk, directory.path)
-        was_clean = marker.exists()
-        if was_clean:
-            # Gone before anything is opened: a crash from here on is one (KAFKA-10471).
-            marker.delete()
-        else:
-            # A log that the last process had made may be there without its name being durable yet.
-            disk.sync_dir(directory.path)
-        recovery_points = self._read_checkpoint(directory, names.RECOVERY_POINT_CHECKPOINT)
-        log_starts = self._read_checkpoint(directory, names.LOG_START_CHECKPOINT)
-        high_watermarks = self._read_checkpoint(directory, names.HIGH_WATERMARK_CHECKPOINT)
-        cleaned = self._read_checkpoint(directory, names.CLEANER_CHECKPOINT)
-        for name in disk.names(directory.path):
-            path = f"{directory.path}/{name}"
-            if not self._is_partition_dir(name, path):
-                continue
-            partition = names.parse_partition_dir(name)
-            if partition.topic == names.CLUSTER_METADATA_TOPIC:
-                continue  # the raft layer's own, opened by it
-            if name.endswith(names.DELETE_DIR):
-                # Not opened: nobody closed it, so that an orderly stop says nothing about it, and nobody will read it.
-                self._remove_later(directory, path, self._config_of(partition.topic))
-                continue
-            opened = load_log(
-                self._world,
-                directory,
-                path,
-                self._config_of(partition.topic),
-                self.chores,
-                partition=partition,
-                log_start_offset=log_starts.get(partition, 0),
-                recovery_point=recovery_points.get(partition, 0),
-                cleaned_to=cleaned.get(partition, 0),
-                was_clean_shutdown=was_clean,
-                producer_config=self.producer_config,
-            )
-            opened.update_high_watermark(high_watermarks.get(partition, 0))
-            self._place(opened, name, is_stray)
-        logs = {partition: one for partition, one in self.logs.items() if one.log_dir is directory}
-        if any(p not in logs or offset > logs[p].recovery_point for p, offset in recovery_points.items()) or any(
-            p not in logs or offset > logs[p].log_start_offset for p, offset in log_starts.items()
-        ):
-            # Claims about records that are not there: of a log that was being deleted, or that ends earlier now. They
-            # would be believed of the next ones at those offsets.
-            self._checkpoint_directory(directory)
-        self._loaded.add(directory.path)
-
-    def _is_partition_dir(self, name: str, path: str) -> bool:
-        if name == names.REMOTE_LOG_INDEX_CACHE or name.startswith("."):
-            return False
-        try:
-            self._world.disk.names(path)
-        except NotADirectoryError:
-            return False
-        return True
-
-    def _read_checkpoint(self, directory: LogDir, name: str) -> dict[TopicPartition, int]:
-        try:
-            return OffsetCheckpoint(self._world.disk, f"{directory.path}/{name}").read()
-        except DamagedFile as error:
-            # Starting from zero is safe for each of them: more is read again, nothing is trusted that should not be.
-            log.warning("[LogManager] %s; starting without it", error)
-            return {}
 
     def _place(self, opened: Log, name: str, is_stray: Callable[[Log], bool]) -> None:
         partition = opened.partition
@@ -506,6 +485,7 @@ class LogManager:
         """Flush and close everything, write the checkpoints and the marker that says so, let the locks go."""
         if self.cleaner is not None:
             self.cleaner.stop()
+        self.stop_loading()
         for directory in self.live_directories:
             logs = [
                 one

@@ -146,7 +146,7 @@ class LogSettings(ConfigTable):
     )  # fmt: skip
     num_recovery_threads_per_data_dir = Setting(
         "num.recovery.threads.per.data.dir", integer, 2, min=1, importance=HIGH, update=CLUSTER_WIDE,
-        doc="How many threads Kafka recovers a log directory with. Ottla recovers one log after the other.",
+        doc="How many threads open, and after a crash recover, the logs of one directory at start.",
     )  # fmt: skip
     unclean_leader_election_enable = LogConfig.unclean_leader_election_enable.on_broker(
         importance=HIGH, update=CLUSTER_WIDE

@@ -145,7 +145,6 @@ _SINGLE = frozenset(
         "log.local.retention.ms",
         "num.io.threads",
         "num.network.threads",
-        "num.recovery.threads.per.data.dir",
         "num.replica.alter.log.dirs.threads",
         "principal.builder.class",
         "producer.purgatory.purge.interval.requests",
