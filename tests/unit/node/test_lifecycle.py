@@ -73,12 +73,15 @@ def test_the_controller_is_asked_before_a_broker_goes_unless_the_settings_say_ot
 
 def test_the_controller_hears_of_a_failed_log_directory_before_the_next_heartbeat_is_due(tmp_path: Path) -> None:
     async def run(node: Node) -> float:
+        def known() -> int:
+            return len(node.loader.image.brokers[1].log_dirs)
+
         directories = node.replicas.logs.directories
-        assert len(node.loader.image.brokers[1].log_dirs) == len(directories) == 2
+        assert known() == len(directories) == 2
         began = time.monotonic()
         directories[1].take_offline("testing", OSError("this disk is made to fail"))
         node.replicas.check_directories()
-        while len(node.loader.image.brokers[1].log_dirs) == 2:
+        while known() == 2:
             await asyncio.sleep(0.01)
         return time.monotonic() - began
 
