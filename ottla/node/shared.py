@@ -149,7 +149,9 @@ class Shared:
             listeners=self.listeners.voter_addresses,
             cluster_id=self.directories.cluster_id,
             listener_name=name,
+            bootstrap=[Address(*one) for one in config.quorum_bootstrap],
             channel=channel,
+            can_become_voter=config.is_controller,
             on_failure=self._on_raft_failure,
         )
 

@@ -22,8 +22,11 @@ class Decider(Protocol):
 class QuorumMember(QuorumView, Protocol):
     """This node's part in the metadata quorum."""
 
-    def handle(self, request: Message, *, version: int) -> Message | Promise[Message]:
-        """The answer to a request of another member: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot."""
+    def handle(self, request: Message, *, version: int, listener: str | None) -> Message | Promise[Message]:
+        """The answer to a request of another member: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot.
+
+        It names the leader's address on that `listener`, by which the request came in.
+        """
         ...
 
 

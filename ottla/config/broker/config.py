@@ -17,6 +17,7 @@ from ottla.config.broker.endpoints import (
     ListenerSpec,
     Voter,
     listener_name,
+    parse_bootstrap_servers,
     parse_listeners,
     parse_map,
     parse_protocol_map,
@@ -78,6 +79,7 @@ class BrokerConfig(
         self.security_protocols = self._security_protocols()
         self.listener_list = parse_listeners(self.listeners, self.security_protocols, distinct_ports=True)
         self.quorum_voters: list[Voter] = parse_voters(self.controller_quorum_voters)
+        self.quorum_bootstrap = parse_bootstrap_servers(self.controller_quorum_bootstrap_servers)
         self.advertised_listener_list = self._advertised_by_broker()
         self.advertised_controller_listener_list = self._advertised_by_controller()
         check_broker(self)

@@ -177,3 +177,8 @@ def check_bootstrap_servers(name: str, entries: tuple[str, ...]) -> None:
                 f"Failed to parse host name from {entry} for the configuration {name}. "
                 'Each entry should be in the form "{host}:{port}"'
             )
+
+
+def parse_bootstrap_servers(entries: Iterable[str]) -> list[tuple[str, int]]:
+    """`controller.quorum.bootstrap.servers`: hosts and ports."""
+    return [found for entry in entries if (found := parse_address(entry)) is not None]

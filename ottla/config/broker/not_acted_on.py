@@ -130,7 +130,6 @@ _SINGLE = frozenset(
         "controller.performance.sample.period.ms",
         "controller.quorum.append.linger.ms",
         "controller.quorum.auto.join.enable",
-        "controller.quorum.bootstrap.servers",
         "create.topic.policy.class.name",
         "delete.records.purgatory.purge.interval.requests",
         "early.start.listeners",

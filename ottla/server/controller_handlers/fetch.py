@@ -14,4 +14,4 @@ failed = fetch.failed
 
 def handle(context: ControllerContext, request: FetchRequest) -> Message | Promise[Message]:
     """What raft answers."""
-    return context.controller.raft.handle(request, version=context.version)
+    return context.controller.raft.handle(request, version=context.version, listener=context.listener_name)

@@ -12,4 +12,4 @@ API_KEY = 59
 
 def handle(context: ControllerContext, request: FetchSnapshotRequest) -> Message | Promise[Message]:
     """What raft answers."""
-    return context.controller.raft.handle(request, version=context.version)
+    return context.controller.raft.handle(request, version=context.version, listener=context.listener_name)

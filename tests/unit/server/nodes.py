@@ -93,7 +93,7 @@ class FakeQuorum:
     kraft_version: int = 0
     answer: Callable[[Message, int], Message] | None = None
 
-    def handle(self, request: Message, *, version: int) -> Message:
+    def handle(self, request: Message, *, version: int, listener: str | None) -> Message:
         assert self.answer is not None, f"nobody expected {request!r}"
         return self.answer(request, version)
 
