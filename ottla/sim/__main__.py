@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: %(default)s)")
     parser.add_argument("--nodes", type=int, help="run clusters of so many brokers instead of the single node's seeds")
+    parser.add_argument("--combined", action="store_true", help="with --nodes: every node is broker and controller")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("--stop", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--lines", type=int, default=120, help="how much of a failing trace to print")
@@ -39,15 +40,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    outcome = _run(options.seed, options.nodes, options.lines)
+    outcome = _run(options.seed, options)
     print(outcome.failure or _line(outcome))
     return 1 if outcome.failure else 0
 
 
-def _run(seed: int, nodes: int | None, lines: int) -> Outcome:
-    if nodes is None:
-        return run_seed(seed, trace_lines=lines)
-    return run_cluster_seed(seed, nodes, trace_lines=lines)
+def _run(seed: int, options: argparse.Namespace) -> Outcome:
+    if options.nodes is None:
+        return run_seed(seed, trace_lines=options.lines)
+    return run_cluster_seed(seed, options.nodes, is_combined=options.combined, trace_lines=options.lines)
 
 
 def _run_many(seeds: range, options: argparse.Namespace) -> int:
@@ -56,6 +57,7 @@ def _run_many(seeds: range, options: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     virtual_ms = step_count = done = 0
     command = "make sim" if options.nodes is None else f"make sim NODES={options.nodes}"
+    command += " ARGS=--combined" if options.combined else ""
     for outcome in _outcomes(seeds, options):
         done += 1
         counts.update(outcome.counts)
@@ -83,19 +85,19 @@ def _run_many(seeds: range, options: argparse.Namespace) -> int:
 
 def _outcomes(seeds: range, options: argparse.Namespace) -> Iterator[Outcome]:
     """Every seed's outcome, as they come; never more than a few ahead of what is asked for."""
-    jobs, nodes, lines = options.jobs, options.nodes, options.lines
+    jobs = options.jobs
     if jobs == 1:
-        yield from (_run(seed, nodes, lines) for seed in seeds)
+        yield from (_run(seed, options) for seed in seeds)
         return
     waiting = iter(seeds)
     pool = ProcessPoolExecutor(jobs)
     try:
         running: set[Future[Outcome]] = {
-            pool.submit(_run, seed, nodes, lines) for _, seed in zip(range(2 * jobs), waiting, strict=False)
+            pool.submit(_run, seed, options) for _, seed in zip(range(2 * jobs), waiting, strict=False)
         }
         while running:
             finished, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {pool.submit(_run, seed, nodes, lines) for _, seed in zip(finished, waiting, strict=False)}
+            running |= {pool.submit(_run, seed, options) for _, seed in zip(finished, waiting, strict=False)}
             yield from sorted((future.result() for future in finished), key=lambda outcome: outcome.seed)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -65,10 +65,12 @@ class Observer(Client):
         if not self.node.is_running:
             return
         await self.link()
-        life = self.life  # on this connection no later life answers
+        life = self.life  # an answer counts if the node still lives it
         metadata: MetadataResponse = await self.ask(
             MetadataRequest(None, allow_auto_topic_creation=False), METADATA_VERSION
         )
+        if self.life != life:
+            return
         view = {}
         led = []
         for topic in metadata.topics:
@@ -86,7 +88,7 @@ class Observer(Client):
                     led.append((topic, one.partition_index))
         self._views = {life: view}
         await self._look_at_quorum()
-        if led:
+        if led and self.life == life:
             await self._look_at_offsets(life, led)
 
     async def _look_at_quorum(self) -> None:
@@ -110,6 +112,8 @@ class Observer(Client):
             entry.partitions.append(FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1))
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=list(asked.values()), isolation_level=1)
         response: FetchResponse = await self.ask(request, FETCH_VERSION)
+        if self.life != life:
+            return
         for answer in response.responses:
             for one in answer.partitions:
                 if not one.error_code:

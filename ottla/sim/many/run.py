@@ -19,7 +19,7 @@ from random import Random
 from typing import TypeVar
 
 from ottla.client import AsyncAdmin, NewTopic
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, KafkaStorageError
 from ottla.records import batches
 from ottla.sim.checks import (
     QUORUM,
@@ -63,12 +63,12 @@ PROMISES = ((-1, True), (-1, True), (-1, False), (1, False), (0, False))
 METADATA_LOG = "__cluster_metadata-0"
 
 
-def run_cluster_seed(seed: int, node_count: int, *, trace_lines: int = 120) -> Outcome:
+def run_cluster_seed(seed: int, node_count: int, *, is_combined: bool = False, trace_lines: int = 120) -> Outcome:
     """Run one seed of a cluster of that many brokers to its end."""
     gc.collect()  # as in `run_seed`: the collector must not run at moments that no seed decides
     gc.disable()
     try:
-        return ClusterSimulation(make_cluster_scenario(seed, node_count)).run(trace_lines)
+        return ClusterSimulation(make_cluster_scenario(seed, node_count, is_combined=is_combined)).run(trace_lines)
     finally:
         gc.enable()
 
@@ -155,10 +155,11 @@ class ClusterSimulation:
         }  # fmt: skip
 
     def _on_error_line(self, line: str) -> None:
-        """An ERROR of a node is a finding, unless its disk was made to fail."""
+        """An ERROR of a node is a finding, unless its disk was made to fail, or it tells of another whose disk was."""
         speaker = LIFE.get()
         name = "" if speaker is None else speaker.name.partition(" life ")[0]
-        if name not in self.troubles.excused and not any(excused in line for excused in EXCUSED):
+        excuses = (*EXCUSED, KafkaStorageError.name) if self.troubles.excused else EXCUSED
+        if name not in self.troubles.excused and not any(excuse in line for excuse in excuses):
             self.history.complain(Violation(f"{name or 'somebody'} says: {line}"))
 
     # The course of a run

@@ -57,10 +57,12 @@ class ClusterScenario:
         )
 
 
-def make_cluster_scenario(seed: int, node_count: int) -> ClusterScenario:
-    """The scenario of a seed for so many brokers."""
+def make_cluster_scenario(seed: int, node_count: int, *, is_combined: bool = False) -> ClusterScenario:
+    """The scenario of a seed for so many brokers; `is_combined` gives every node both roles, whatever the seed says."""
     chance = Random(f"{seed} cluster scenario {node_count}")
     controllers = chance.choice((0, 0, 3)) if node_count > 1 else 0
+    if is_combined:
+        controllers = 0
     factor = min(3, node_count)
     faults = tuple(sorted(chance.sample(CLUSTER_FAULTS, chance.choice((0, 1, 3, 6, len(CLUSTER_FAULTS))))))
     is_synced = node_count == 1 or chance.random() < 0.3
