@@ -293,3 +293,9 @@ def test_the_environment_chooses_the_seeds(monkeypatch: pytest.MonkeyPatch) -> N
     assert list(seeds(2)) == [0, 1, 2, 3]
     monkeypatch.setenv("OTTLA_SEED", "17")
     assert list(seeds(2)) == [17]
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_three_nodes_keep_every_record_whatever_happens_to_them(seed: int) -> None:
+    found = simulate(writes_and_reads, seed=seed, nodes=3, faults=NODE_FAULTS)
+    assert found == sorted((number % 2, b"%d" % number) for number in range(40))
