@@ -148,7 +148,10 @@ class Machine(Generic[R]):
             if result.records:
                 if self.last_appended >= self.committed_end:
                     self._check_room(name)
-                self._record_all(result)
+                if result.is_atomic:
+                    self._record(result.records)
+                else:
+                    self._record_in_batches(result.records)
                 waits = self.last_appended >= self.committed_end
             else:
                 waits = self.last_appended >= self.committed_end and (
@@ -176,13 +179,10 @@ class Machine(Generic[R]):
         if len(self._parked) >= self._parked_max or self.uncommitted_count >= self._uncommitted_max:
             raise self._overloaded(name)
 
-    def _record_all(self, result: Result[Any]) -> None:
-        records, size = result.records, self._batch_records_max
-        if result.is_atomic or size is None or len(records) <= size:
-            self._record(records)
-        else:
-            for start in range(0, len(records), size):
-                self._record(records[start : start + size])
+    def _record_in_batches(self, records: Sequence[R]) -> None:
+        size = self._batch_records_max or len(records)
+        for start in range(0, len(records), size):
+            self._record(records[start : start + size])
 
     def _record(self, records: Sequence[R]) -> None:
         """Replay first: a record that cannot be replayed must not get into the log, where every start would meet it."""
