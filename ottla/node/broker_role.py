@@ -24,8 +24,8 @@ from ottla.server import (
     BrokerServices,
     Dispatcher,
     FetchSessions,
-    LocalMarkers,
     Peers,
+    RoutedMarkers,
     take_producer_id,
 )
 from ottla.types import Uuid
@@ -85,13 +85,16 @@ class BrokerRole:
             lambda: context.config,
             lambda index: PartitionLog.of(self.replicas, TRANSACTION_TOPIC, index),
             shared.loader.image,
-            markers=LocalMarkers(lambda: self.services),
+            markers=RoutedMarkers(lambda: self.services),
             take_producer_id=lambda: take_producer_id(self.services),
         )
+        self.peers = Peers(context)
+        shared.closing.append(self.peers.close)
         self.services = BrokerServices(
             node=context,
             replicas=self.replicas,
             controller=shared.channel("forwarding"),
+            peers=self.peers,
             fetch_sessions=FetchSessions(world, config.max_incremental_fetch_session_cache_slots),
             groups=self.groups,
             transactions=self.transactions,
@@ -101,8 +104,6 @@ class BrokerRole:
             world, shared.channel("alter-partition"), config.node_id, lambda: self.broker_epoch
         )
         shared.closing.append(isr_changes.stop)
-        self.peers = Peers(context)
-        shared.closing.append(self.peers.close)
         self.replicas.fetchers = fetchers = FetcherManager(
             world,
             self.replicas,

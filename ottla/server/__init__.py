@@ -22,7 +22,7 @@ from ottla.server.producer_ids import take_producer_id
 from ottla.server.session import Session
 from ottla.server.sockets import SocketServer
 from ottla.server.topic_creation import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from ottla.server.transaction_markers import LocalMarkers
+from ottla.server.transaction_markers import LocalMarkers, RoutedMarkers
 
 if TYPE_CHECKING:
     from ottla.server.envelope import has_error, unwrap_answer, wrap_request
@@ -53,6 +53,7 @@ __all__ = [
     "QuorumView",
     "RequestContext",
     "Route",
+    "RoutedMarkers",
     "SHARE_TOPIC",
     "Session",
     "SocketServer",

@@ -10,6 +10,7 @@ from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.metadata import Delta, Image
 from ottla.replica import ReplicaManager
+from ottla.server.broker_requests import PeerLink
 from ottla.server.fetch_session import FetchSessions
 from ottla.server.node_context import NodeContext
 from ottla.server.topic_creation import SHARE_TOPIC, TopicCreation
@@ -18,6 +19,7 @@ from ottla.wire import Message
 if TYPE_CHECKING:
     from ottla.server.context import RequestContext
     from ottla.server.share import ShareService
+    from ottla.server.transaction_membership import TransactionMembership
 
 
 class ControllerLink(Protocol):
@@ -39,11 +41,13 @@ class BrokerServices:
     node: NodeContext
     replicas: ReplicaManager
     controller: ControllerLink
+    peers: PeerLink
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     topic_creation: TopicCreation = field(init=False)
     _share: ShareService | None = field(init=False, default=None)
+    _membership: TransactionMembership | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.topic_creation = TopicCreation(self)
@@ -56,6 +60,15 @@ class BrokerServices:
 
             self._share = ShareService(self)
         return self._share
+
+    @property
+    def membership(self) -> TransactionMembership:
+        """The way to transaction coordinators, made when it is first asked for: most producers have no transactions."""
+        if self._membership is None:
+            from ottla.server.transaction_membership import TransactionMembership
+
+            self._membership = TransactionMembership(self)
+        return self._membership
 
     def close(self) -> None:
         """End what was made along the way; the composition root ends what it has made itself."""

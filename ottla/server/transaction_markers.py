@@ -1,8 +1,9 @@
-"""`LocalMarkers`: the markers that end transactions, written to partitions that this node leads.
+"""The markers that end transactions: `LocalMarkers` writes them to partitions that this node leads, and `RoutedMarkers`
+brings them to whoever leads each partition.
 
 Data partitions get a control batch; partitions of `__consumer_offsets` belong to the group coordinator, which writes
-the marker itself and lets the offsets of the transaction count or vanish. Called by the transaction coordinator, whose
-`MarkerSender` this is while a node is alone, and by WriteTxnMarkers.
+the marker itself and lets the offsets of the transaction count or vanish. WriteTxnMarkers calls `LocalMarkers`;
+`RoutedMarkers` is the transaction coordinator's `MarkerSender`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from ottla.errors import (
 )
 from ottla.records import ControlType, EndTransactionMarker, end_transaction_batch
 from ottla.replica import OutcomeWaiter, Partition
+from ottla.server.broker_requests import NO_BROKER, leader_of
+from ottla.server.promises import gathered, mapped
 from ottla.server.topic_creation import GROUP_TOPIC
 from ottla.storage import AppendOrigin
 from ottla.types import TopicPartition
@@ -33,11 +36,60 @@ from ottla.world import Promise
 
 if TYPE_CHECKING:
     from ottla.server.broker import BrokerServices
+    from ottla.server.remote_markers import RemoteMarkers
 
 log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 50
 """How many markers are written before others have their turn: a few milliseconds' worth."""
+
+
+class RoutedMarkers:
+    """Markers to the partitions of this node as `LocalMarkers`, to those of others as requests (`RemoteMarkers`).
+
+    `broker` gives the node's services, which are put together after this is. A partition without a leader is answered
+    NOT_LEADER_OR_FOLLOWER: the transaction coordinator asks again.
+    """
+
+    def __init__(self, broker: Callable[[], BrokerServices]) -> None:
+        self._broker = broker
+        self._local = LocalMarkers(broker)
+        self._remote: RemoteMarkers | None = None
+
+    def send(
+        self, marker: EndMarker, partitions: Sequence[TopicPartition], *, transaction_version: int
+    ) -> Promise[Mapping[TopicPartition, int]]:
+        """See `MarkerSender`."""
+        node = self._broker().node
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for one in partitions:
+            by_leader.setdefault(leader_of(node.image, *one), []).append(one)
+        if not by_leader or by_leader.keys() == {node.node_id}:
+            return self._local.send(marker, partitions, transaction_version=transaction_version)
+        codes: dict[TopicPartition, int] = {}
+        sent: list[Promise[Mapping[TopicPartition, int]]] = []
+        for leader, led in by_leader.items():
+            if leader == NO_BROKER:
+                codes.update(dict.fromkeys(led, NotLeaderOrFollower.code))
+            elif leader == node.node_id:
+                sent.append(self._local.send(marker, led, transaction_version=transaction_version))
+            else:
+                sent.append(self._remotely.send(leader, marker, led, transaction_version=transaction_version))
+
+        def merge(answers: list[Mapping[TopicPartition, int]]) -> Mapping[TopicPartition, int]:
+            for answer in answers:
+                codes.update(answer)
+            return codes
+
+        return mapped(node.world.tasks, gathered(node.world.tasks, sent), merge)
+
+    @property
+    def _remotely(self) -> RemoteMarkers:
+        if self._remote is None:
+            from ottla.server.remote_markers import RemoteMarkers  # a node that is alone never needs it
+
+            self._remote = RemoteMarkers(self._broker())
+        return self._remote
 
 
 class LocalMarkers:

@@ -15,22 +15,20 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.coordinator import Producer
-from ottla.coordinator.transaction import EPOCH_BUMP_VERSION
 from ottla.errors import (
     NONE,
     ConcurrentTransactions,
-    CoordinatorNotAvailable,
     InvalidProducerEpoch,
     InvalidTxnState,
     KafkaError,
-    NotCoordinator,
     ProducerFenced,
     TransactionAbortable,
     error_class,
 )
 from ottla.records import NO_SEQUENCE
-from ottla.server.promises import mapped, recovered
-from ottla.server.topic_creation import GROUP_TOPIC, TRANSACTION_TOPIC
+from ottla.server.promises import mapped
+from ottla.server.topic_creation import GROUP_TOPIC
+from ottla.server.transaction_membership import Question
 from ottla.types import TopicPartition
 from ottla.world import Promise
 
@@ -194,30 +192,8 @@ def _ask(
             errors.update(failed)
         return Verdict(guards, errors)
 
-    partitions = list(guards)
-    tasks = broker.node.world.tasks
-
-    def begin() -> Promise[Mapping[TopicPartition, int]]:
-        _check_coordinator(broker, transactional_id)
-        if not adds:
-            return broker.transactions.verify_partitions(transactional_id, producer, partitions)
-        added = broker.transactions.add_partitions(
-            transactional_id, producer, partitions, client_version=EPOCH_BUMP_VERSION
-        )
-        return mapped(tasks, added, lambda _: {})
-
-    return mapped(tasks, recovered(tasks, begin, lambda error: dict.fromkeys(partitions, error.code)), verdict)
-
-
-def _check_coordinator(broker: BrokerServices, transactional_id: str) -> None:
-    """The coordinator is this node, as all leaders are while it is alone; `CoordinatorNotAvailable` where it is not."""
-    try:
-        index = broker.transactions.index_of(transactional_id)
-    except NotCoordinator:
-        raise CoordinatorNotAvailable from None
-    partition = broker.node.image.topics.by_name[TRANSACTION_TOPIC].partitions.get(index)
-    if partition is None or partition.leader != broker.node.node_id:
-        raise CoordinatorNotAvailable
+    asked = broker.membership.ask(Question(transactional_id, producer, list(guards), adds))
+    return mapped(broker.node.world.tasks, asked, verdict)
 
 
 def _as_told(code: int, support: Support) -> KafkaError:

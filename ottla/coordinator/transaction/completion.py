@@ -22,6 +22,7 @@ from ottla.errors import (
     InvalidProducerEpoch,
     KafkaError,
     KafkaStorageError,
+    NetworkException,
     NotCoordinator,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -53,6 +54,7 @@ _RETRIABLE = frozenset(
         NotEnoughReplicasAfterAppend,
         RequestTimedOut,
         KafkaStorageError,
+        NetworkException,
     )
 )
 _DONE = frozenset([NONE, UnsupportedForMessageFormat.code, UnsupportedVersion.code])

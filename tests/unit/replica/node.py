@@ -11,15 +11,16 @@ from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.errors import KafkaError
 from ottla.metadata import LATEST_METADATA_VERSION, METADATA_VERSION, Image, ImageBuilder
+from ottla.net import Build, Request
 from ottla.replica import Partition, PartitionLog, ReplicaManager
 from ottla.server import (
     BrokerContext,
     BrokerServices,
     Connection,
     Dispatcher,
-    LocalMarkers,
     NodeContext,
     RequestContext,
+    RoutedMarkers,
     take_producer_id,
 )
 from ottla.server.fetch_session import FetchSessions
@@ -37,7 +38,7 @@ from ottla.wire.metadata import (
     TopicRecord,
 )
 from ottla.wire.metadata.brokers import BrokerEndpoint
-from ottla.world import Address, NodeWorld
+from ottla.world import Address, NodeWorld, Promise
 
 NODE_ID = 1
 LISTENER = "PLAINTEXT"
@@ -76,6 +77,20 @@ class Controller:
         if isinstance(answer, KafkaError):
             raise answer
         return answer
+
+
+class OtherBrokers:
+    """The way to other brokers: what is sent to each of them waits for the test to answer it."""
+
+    def __init__(self, world: NodeWorld) -> None:
+        self._world = world
+        self.sent: list[tuple[int, Message, Promise[Message]]] = []
+
+    def send(self, broker_id: int, request: Request, *, timeout_ms: float, lane: str = "") -> Promise[Message]:
+        promise: Promise[Message] = self._world.tasks.promise()
+        message = request.make(APIS[request.api_key].versions[1]) if isinstance(request, Build) else request
+        self.sent.append((broker_id, message, promise))
+        return promise
 
 
 class TestNode:
@@ -119,6 +134,7 @@ class TestNode:
             on_directory_failed=lambda one: self.failed_directories.append(one.path),
         )
         self.controller = Controller()
+        self.other_brokers = OtherBrokers(world)
         self.image = image or Image("cluster")
         self.groups = GroupCoordinator(
             world,
@@ -134,7 +150,7 @@ class TestNode:
             lambda: self.config,
             lambda index: PartitionLog.of(self.replicas, "__transaction_state", index),
             self.image,
-            markers=LocalMarkers(lambda: self.broker),
+            markers=RoutedMarkers(lambda: self.broker),
             take_producer_id=lambda: take_producer_id(self.broker),
         )
         self.replicas.watch("__transaction_state", self.transactions)
@@ -145,6 +161,7 @@ class TestNode:
             node=self.context,
             replicas=self.replicas,
             controller=self.controller,
+            peers=self.other_brokers,
             fetch_sessions=FetchSessions(world, self.config.max_incremental_fetch_session_cache_slots),
             groups=self.groups,
             transactions=self.transactions,

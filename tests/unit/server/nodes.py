@@ -109,6 +109,7 @@ def make_broker(loop: asyncio.AbstractEventLoop, **parts: Any) -> BrokerServices
         "groups": None,
         "transactions": None,
         "controller": FakeController(),
+        "peers": None,
         **parts,
     }
     node = make_node_context(loop, **{name: values.pop(name) for name in NODE_PARTS if name in values})
