@@ -1,7 +1,7 @@
 """`Persister`: where the state of share partitions is kept, as their leaders and the group coordinator see it.
 
-On a single node that is the share coordinator in the same process; the methods are those of the requests that go
-between brokers. Each answers with a promise that fails with a `KafkaError`.
+Where this node coordinates, that is the share coordinator in the same process; the methods are those of the requests
+that go between brokers. Each answers with a promise that fails with a `KafkaError`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,33 @@ from typing import Protocol, TypeVar
 from ottla.coordinator.share.key import SharePartitionKey
 from ottla.coordinator.share.shard import StateSummary, StoredState
 from ottla.coordinator.share.state import StateUpdate
-from ottla.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
+from ottla.errors import (
+    BrokerNotAvailable,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NetworkException,
+    NotCoordinator,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from ottla.world import Promise, Tasks
 
 T = TypeVar("T")
 
-ATTEMPTS_MAX = 6
+ATTEMPTS_MAX = 9
 BACKOFF_MS = 100
-"""Doubled with every attempt: a topic that has to be made first is there after one or two."""
+"""Doubled with every attempt: a topic that has to be made first is there after one or two, and 25 seconds are enough
+for another broker to take over from a coordinator that has died. Kafka begins with a second, and gives up after 31."""
+_TRANSIENT = (
+    CoordinatorNotAvailable,
+    CoordinatorLoadInProgress,
+    NotCoordinator,
+    UnknownTopicOrPartition,
+    NetworkException,
+    RequestTimedOut,
+    BrokerNotAvailable,
+)
+"""What is asked again after: the errors of Kafka's `PersisterStateManager`, and a broker that has just been removed."""
 
 
 class Persister(Protocol):
@@ -41,7 +60,8 @@ class Persister(Protocol):
 
 
 class PatientPersister:
-    """A persister over another one that asks again while there is no coordinator, or it is still loading.
+    """A persister over another one that asks again while there is no coordinator, it is still loading, has not heard of
+    the topic yet, or cannot be reached.
 
     `on_absent` is told each time that nobody answered: `__share_group_state` is made when it is first needed.
     """
@@ -93,7 +113,7 @@ def _is_early(done: Promise[T]) -> bool:
     """Whether the answer was that there is nobody to ask yet."""
     try:
         done.result()
-    except (CoordinatorNotAvailable, CoordinatorLoadInProgress, NotCoordinator):
+    except _TRANSIENT:
         return True
     except Exception:  # noqa: BLE001  the caller is told
         return False

@@ -10,6 +10,7 @@ from ottla.metadata import Delta, Image
 from ottla.replica import PartitionLog
 from ottla.replica.share import Index, SharePartitions
 from ottla.server.share.group_states import GroupStates
+from ottla.server.share.routed_persister import RoutedPersister
 from ottla.server.share.sessions import ShareSessions
 from ottla.server.topic_creation import SHARE_TOPIC
 from ottla.world import Promise
@@ -31,7 +32,9 @@ class ShareService:
             broker.node.image,
             prune=lambda index, offset: replicas.partition_by_name(SHARE_TOPIC, index).delete_records(offset),
         )
-        persister = PatientPersister(self.coordinator, world.tasks, lambda: self._create_topic(broker))
+        persister = PatientPersister(
+            RoutedPersister(broker, self.coordinator), world.tasks, lambda: self._create_topic(broker)
+        )
         self.partitions = SharePartitions(world, replicas, persister, lambda: broker.node.config)
         self.sessions = ShareSessions(
             lambda: broker.node.config.group_share_max_share_sessions, self._on_leave, self.partitions.forget_group
