@@ -296,7 +296,11 @@ class SinkReader(Worker):
 
 
 class Auditor(Worker):
-    """Looks at the offsets of all groups, as monitoring does: none goes back."""
+    """Looks at the offsets of all groups: none goes back.
+
+    It waits for open transactions, as a member does: a commit is acknowledged when it is decided, and until the marker
+    has come to the group coordinator, which may be on another broker, the offset before it is still the one.
+    """
 
     async def work(self) -> None:
         ledger = self.shared.ledger
@@ -304,7 +308,7 @@ class Auditor(Worker):
             while not self.is_stopping:
                 for group in ledger.groups:
                     before = ledger.before_fetch(group)
-                    found = (await admin.list_consumer_group_offsets([group]))[group].result()
+                    found = (await admin.list_consumer_group_offsets([group], require_stable=True))[group].result()
                     for partition, committed in found.items():
                         if partition.topic == SOURCE and committed is not None:
                             ledger.on_offset_fetched(self.name, group, partition.partition, committed.offset, before)
