@@ -32,6 +32,8 @@ class Load:
 
     name: str
     address: str
+    pause_s: float = 0.001
+    """Between two records for each partition."""
     acknowledged: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     """Partition -> offset -> value."""
     failed: list[str] = field(default_factory=list)
@@ -78,7 +80,7 @@ class Load:
                 self.sent[partition] += 1
                 producer.produce(TOPIC, value, partition=partition, on_delivery=self._on_delivery)
             producer.poll(0)
-            time.sleep(0.001)
+            time.sleep(self.pause_s)
         producer.flush(2 * TIMEOUT_S)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:

@@ -27,9 +27,11 @@ Answer = TypeVar("Answer", bound=Message)
 class RawClient:
     """One connection. `with RawClient(port) as client: client.send(MetadataRequest(...), 12, MetadataResponse)`"""
 
-    def __init__(self, port: int, *, host: str = "127.0.0.1", client_id: str = "raw") -> None:
+    def __init__(
+        self, port: int, *, host: str = "127.0.0.1", client_id: str = "raw", timeout_s: float = TIMEOUT_S
+    ) -> None:
         self.port = port
-        self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._stream = self._socket.makefile("rb")
         self._client_id = client_id
         self._numbers = itertools.count()

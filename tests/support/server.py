@@ -91,6 +91,7 @@ class Server:
         self.address = f"127.0.0.1:{self.port}"
         self.log_path = properties.with_suffix(f".{name}.log")
         self.process: subprocess.Popen[bytes] | None = None
+        self._launched_s = 0.0
         self.ready_s = 0.0
         """How long the last start took, until a Metadata response named the broker."""
 
@@ -104,14 +105,26 @@ class Server:
 
     def start(self) -> None:
         """Return when clients are served."""
-        begun = time.monotonic()
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start the process and return at once."""
+        self._launched_s = time.monotonic()
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
-        while not is_answering(self.port):
-            if self.process.poll() is not None or time.monotonic() - begun > READY_S:
+
+    def await_ready(self) -> None:
+        """Return when what was launched serves; raises with the log's end when that takes too long."""
+        assert self.process is not None, "not started"
+        while not self.is_ready():
+            if self.process.poll() is not None or time.monotonic() - self._launched_s > READY_S:
                 raise AssertionError(f"{self.name} did not start:\n{self.log_tail()}")
             time.sleep(POLL_S)
-        self.ready_s = time.monotonic() - begun
+        self.ready_s = time.monotonic() - self._launched_s
+
+    def is_ready(self) -> bool:
+        return is_answering(self.port)
 
     def stop(self) -> None:
         """A controlled shutdown; raises when it is not an orderly one."""

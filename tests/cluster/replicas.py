@@ -1,0 +1,62 @@
+"""The log files of a partition's replicas, compared byte by byte. Called by tests when the nodes have stopped.
+
+Segments may begin at different offsets on different nodes, because a follower appends what one fetch brought at once:
+what is compared is the batches of all segments, one after the other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.records import batches
+from tests.support.processes import ClusterProcesses
+
+CHECKPOINT = "replication-offset-checkpoint"
+HEADER_LINES = 2
+"""A checkpoint begins with its version and the number of its entries."""
+
+
+def log_bytes(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+
+
+def high_watermarks(data: Path) -> dict[str, int]:
+    """`topic-partition` -> high watermark, as the node wrote it down when it stopped."""
+    found = {}
+    for line in (data / CHECKPOINT).read_text().splitlines()[HEADER_LINES:]:
+        topic, partition, offset = line.split()
+        found[f"{topic}-{partition}"] = int(offset)
+    return found
+
+
+def below(data: bytes, offset: int) -> bytes:
+    """The batches that end before an offset."""
+    return b"".join(bytes(one.data) for one in batches(data) if one.last_offset < offset)
+
+
+def check_equal_replicas(cluster: ClusterProcesses, *, whole: tuple[str, ...]) -> int:
+    """Assert that replicas are equal below the high watermark, and those of the topics in `whole` to their end.
+
+    Returns how many partitions have been compared.
+    """
+    marks = {node.node_id: high_watermarks(node.data) for node in cluster.brokers}
+    partitions = sorted({name for found in marks.values() for name in found})
+    for name in partitions:
+        logs = {one: log_bytes(cluster[one].data / name) for one, found in marks.items() if name in found}
+        if name.rpartition("-")[0] not in whole:
+            mark = min(marks[one][name] for one in logs)
+            logs = {one: below(data, mark) for one, data in logs.items()}
+        first = min(logs)
+        for one, data in logs.items():
+            assert data == logs[first], (
+                f"{name}: the replicas of nodes {first} and {one} {difference(logs[first], data)}"
+            )
+    return len(partitions)
+
+
+def difference(ours: bytes, theirs: bytes) -> str:
+    """Where two logs part, in the words of their batches."""
+    for one, other in zip(batches(ours), batches(theirs), strict=False):
+        if bytes(one.data) != bytes(other.data):
+            return f"{one} and {other} differ"
+    return f"different lengths: {len(ours)} and {len(theirs)} bytes"

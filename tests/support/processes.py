@@ -1,0 +1,284 @@
+"""A cluster of real `ottla server` processes on loopback, each with its own properties file and directories.
+
+`ClusterProcesses` starts, kills, pauses and restarts its nodes and asks them what a test wants to know: who leads a
+partition, who is the active controller, whether every replica is in sync. Called by tests of what survives.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+)
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+from tests.support.raw import RawClient
+from tests.support.server import OTTLA, READY_S, Server, free_ports, run_ottla
+
+CONTROLLER_ID_FIRST = 101
+"""Ids of nodes that are controllers only."""
+SESSION_MS = 2_000
+PATIENCE_S = 60.0
+ANSWER_S = 5.0
+"""A broker that forwards a question to a controller that stands still answers late: another is asked then."""
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_VERSION = 12
+QUICK_FAILOVER = {
+    # What a test waits for: with Kafka's defaults a dead broker is noticed after nine seconds.
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "broker.heartbeat.interval.ms": "300",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.election.backoff.max.ms": "500",
+    "replica.lag.time.max.ms": "2000",
+}
+SMALL_TOPICS = {
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+Answer = TypeVar("Answer")
+
+
+class NodeProcess(Server):
+    """One node of a cluster. `launch` returns at once, because nodes of a quorum wait for each other."""
+
+    def __init__(self, node_id: int, properties: Path, *, is_broker: bool, data: Path) -> None:
+        super().__init__("ottla", [*OTTLA, "server", "start", str(properties)], properties)
+        self.node_id = node_id
+        self.is_broker = is_broker
+        self.data = data
+        self.is_paused = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None
+
+    def is_ready(self) -> bool:
+        return super().is_ready() if self.is_broker else is_listening(self.port)
+
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing, and its connections stay open."""
+        assert self.process is not None, "not started"
+        self.process.send_signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        assert self.process is not None, "not started"
+        self.process.send_signal(signal.SIGCONT)
+        self.is_paused = False
+
+
+class ClusterProcesses:
+    """`with ClusterProcesses(tmp_path, brokers=3) as cluster: ... cluster.addresses`
+
+    Nodes have both roles, unless `controllers` says how many nodes are controllers only.
+    """
+
+    def __init__(
+        self, directory: Path, *, brokers: int = 3, controllers: int = 0, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.nodes: dict[int, NodeProcess] = {}
+        broker_ids = range(1, brokers + 1)
+        voter_ids = range(CONTROLLER_ID_FIRST, CONTROLLER_ID_FIRST + controllers) if controllers else broker_ids
+        free = free_ports(brokers + len(voter_ids))
+        ports = dict(zip(broker_ids, free[:brokers], strict=True))
+        voter_ports = dict(zip(voter_ids, free[brokers:], strict=True))
+        common = {
+            "controller.quorum.voters": ",".join(f"{one}@127.0.0.1:{port}" for one, port in voter_ports.items()),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "default.replication.factor": str(min(3, brokers)),
+            "min.insync.replicas": "2" if brokers > 2 else "1",
+            **QUICK_FAILOVER,
+            **SMALL_TOPICS,
+            **(settings or {}),
+        }
+        cluster_id = run_ottla("storage", "random-uuid").stdout.strip()
+        for node_id in sorted({*broker_ids, *voter_ids}):
+            roles, listeners = [], []
+            if node_id in ports:
+                roles.append("broker")
+                listeners.append(f"PLAINTEXT://127.0.0.1:{ports[node_id]}")
+            if node_id in voter_ports:
+                roles.append("controller")
+                listeners.append(f"CONTROLLER://127.0.0.1:{voter_ports[node_id]}")
+            home = directory / f"node{node_id}"
+            home.mkdir(parents=True)
+            own = {
+                **common,
+                "process.roles": ",".join(roles),
+                "node.id": str(node_id),
+                "listeners": ",".join(listeners),
+                "log.dirs": str(home / "data"),
+            }
+            properties = home / "server.properties"
+            properties.write_text("".join(f"{name}={value}\n" for name, value in own.items()))
+            formatted = run_ottla("storage", "format", "-t", cluster_id, "-c", properties)
+            assert formatted.returncode == 0, formatted.stderr
+            self.nodes[node_id] = NodeProcess(node_id, properties, is_broker=node_id in ports, data=home / "data")
+        self._controllers = set(voter_ids)
+
+    def __getitem__(self, node_id: int) -> NodeProcess:
+        return self.nodes[node_id]
+
+    def __iter__(self) -> Iterator[NodeProcess]:
+        return iter(self.nodes.values())
+
+    @property
+    def brokers(self) -> list[NodeProcess]:
+        return [node for node in self if node.is_broker]
+
+    @property
+    def controllers(self) -> list[NodeProcess]:
+        return [node for node in self if node.node_id in self._controllers]
+
+    @property
+    def addresses(self) -> str:
+        """What a client is told for `bootstrap.servers`."""
+        return ",".join(node.address for node in self.brokers)
+
+    def start(self, *node_ids: int) -> None:
+        """Start nodes, or all that do not run, at once; return when each serves."""
+        chosen = [self.nodes[one] for one in node_ids] or [node for node in self if not node.is_running]
+        for node in chosen:
+            node.launch()
+        for node in chosen:
+            node.await_ready()
+
+    def stop(self, *node_ids: int) -> None:
+        """End nodes, or all, by SIGTERM, one after the other, brokers before nodes that only control."""
+        chosen = [self.nodes[one] for one in node_ids] or [
+            *(node for node in self.brokers if node.is_running),
+            *(node for node in self if node.is_running and not node.is_broker),
+        ]
+        for node in chosen:
+            node.stop()
+
+    def create_topic(
+        self, name: str, partitions: int, *, replicas: int = 3, configs: Mapping[str, str] | None = None
+    ) -> None:
+        settings = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
+        request = CreateTopicsRequest([CreatableTopic(name, partitions, replicas, [], settings)], timeout_ms=10_000)
+        (made,) = self._ask(lambda client: client.send(request, 7, CreateTopicsResponse)).topics
+        assert made.error_code == 0, made
+        self.wait(lambda: len(self.leaders(name)) == partitions, f"leaders of {name}")
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition -> the node that leads it; a partition without a leader is left out."""
+        return {one.partition_index: one.leader_id for one in self._partitions(topic) if one.leader_id >= 0}
+
+    def isr(self, topic: str) -> dict[int, list[int]]:
+        return {one.partition_index: sorted(one.isr_nodes) for one in self._partitions(topic)}
+
+    def active_controller(self) -> int:
+        """The node that leads the quorum, as a majority sees it now."""
+        topics = [DescribeQuorumRequestTopicData(METADATA_TOPIC, [DescribeQuorumRequestPartitionData(0)])]
+        answer = self._ask(lambda client: client.send(DescribeQuorumRequest(topics), 2, DescribeQuorumResponse))
+        assert answer.error_code == 0, answer
+        return answer.topics[0].partitions[0].leader_id
+
+    def is_in_sync(self, *topics: str) -> bool:
+        """Whether every replica of every partition of these topics is in the ISR."""
+        return all(
+            one.leader_id >= 0 and len(one.isr_nodes) == len(one.replica_nodes)
+            for topic in topics
+            for one in self._partitions(topic)
+        )
+
+    def topics(self) -> list[str]:
+        """Every topic that there is, internal ones too."""
+        answer = self._ask(lambda client: client.send(MetadataRequest(topics=None), METADATA_VERSION, MetadataResponse))
+        return sorted(str(found.name) for found in answer.topics)
+
+    def wait(self, claim: Callable[[], bool], what: str, *, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until `claim` holds; a node that cannot answer meanwhile only makes it wait."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                if claim():
+                    return
+            except (OSError, AssertionError) as error:
+                what = f"{what.partition(' (')[0]} ({error!r})"
+            assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+            time.sleep(0.05)
+
+    def errors(self) -> list[str]:
+        """Lines in the nodes' logs that a healthy cluster has none of."""
+        return [f"node {node.node_id}: {line}" for node in self if node.log_path.exists() for line in node.errors()]
+
+    def _partitions(self, topic: str) -> list[MetadataResponsePartition]:
+        request = MetadataRequest([MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        answer = self._ask(lambda client: client.send(request, METADATA_VERSION, MetadataResponse))
+        (found,) = answer.topics
+        assert found.error_code == 0, found
+        return found.partitions
+
+    def _ask(self, question: Callable[[RawClient], Answer]) -> Answer:
+        """What the first broker says that runs and answers."""
+        failure: Exception = ConnectionError("no broker runs")
+        for node in self.brokers:
+            if node.is_running and not node.is_paused:
+                try:
+                    with RawClient(node.port, timeout_s=ANSWER_S) as client:
+                        return question(client)
+                except OSError as error:
+                    failure = error
+        raise failure
+
+    def __enter__(self) -> ClusterProcesses:
+        try:
+            self.start()
+            self.wait(lambda: len(self._registered()) == len(self.brokers), "brokers registered")
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._end()
+
+    def _registered(self) -> list[int]:
+        """The brokers that the broker knows which knows fewest."""
+        return min((self._known_to(node) for node in self.brokers), key=len)
+
+    def _known_to(self, node: NodeProcess) -> list[int]:
+        with RawClient(node.port) as client:
+            answer = client.send(MetadataRequest(topics=[]), METADATA_VERSION, MetadataResponse)
+        return [broker.node_id for broker in answer.brokers]
+
+    def _end(self) -> None:
+        """Nothing is left running: a node that a test has not stopped itself is killed."""
+        for node in self:
+            if node.is_running:
+                node.kill()
+
+
+def is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=READY_S).close()
+    except ConnectionError:
+        return False
+    return True
