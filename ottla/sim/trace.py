@@ -32,4 +32,4 @@ class Trace:
         return self._digest.hexdigest()[:16]
 
     def last(self, count: int = 200) -> str:
-        return "\n".join(list(self._lines)[-count:])
+        return "\n".join(list(self._lines)[max(0, len(self._lines) - count) :])

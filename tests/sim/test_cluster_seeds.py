@@ -16,6 +16,10 @@ from ottla.sim.tree import FileNode
 
 THREE_NODE_SEEDS = [seed for seed in range(40) if not make_cluster_scenario(seed, 3).has_copiers][:4]
 """Transactions over several nodes want markers and verification over the network, which are not there yet."""
+FOUND = {
+    (108, 3): "a broker that was stopped knows only the last batch of a producer again, and the one before came twice",
+}
+"""Seeds, of so many nodes with both roles, that have found something; and what."""
 SEEDS = range(200 if os.environ.get("OTTLA_SOAK") else 6)
 
 
@@ -37,6 +41,12 @@ def test_nothing_that_three_nodes_have_promised_is_broken(seed: int) -> None:
     assert outcome.failure is None, f"{outcome.failure}\n\nreplay: make sim NODES=3 ARGS=--combined SEED={seed}"
     assert outcome.counts["looks at offsets"] > 0
     assert outcome.counts["lives"] >= 6, "at the latest in the end all nodes are killed and return"
+
+
+@pytest.mark.parametrize(("seed", "node_count"), FOUND)
+def test_what_a_seed_of_a_cluster_has_found_is_mended(seed: int, node_count: int) -> None:
+    outcome = run_cluster_seed(seed, node_count, is_combined=True)
+    assert outcome.failure is None, f"{FOUND[seed, node_count]}: {outcome.failure}"
 
 
 def test_scenarios_have_every_fault_both_kinds_of_roles_and_the_rule_that_keeps_what_is_acknowledged() -> None:

@@ -312,9 +312,7 @@ class ClusterSimulation:
             self.observers.append(observer)
         for number in range(scenario.writer_count):
             writer = self._add(Writer, f"writer{number}")
-            writer.acks, writer.is_idempotent = chance.choice(
-                ((-1, True), (-1, True), (-1, False), (1, False), (0, False))
-            )
+            writer.acks, writer.is_idempotent = chance.choice(PROMISES)
             writer.interval_ms = chance.choice((20, 100, 300))
         for number in range(scenario.reader_count):
             self._add(Reader, f"reader{number}")
@@ -333,6 +331,9 @@ class ClusterSimulation:
             for number in range(2):
                 self._add(Copier, f"copier{number}").transactional_id = f"copier{number}"
             self._add(SinkReader, "sink reader")
+        if "stop" in scenario.faults:
+            for writer in (worker for worker in self.workers if isinstance(worker, Writer)):
+                writer.requests_max = 1
 
     def _add(self, kind: type[_W], name: str) -> _W:
         world = self._world_of(name)

@@ -97,6 +97,10 @@ class Writer(Worker):
     acks = -1
     is_idempotent = True
     interval_ms = 100.0
+    requests_max = 5
+    """How many requests to a broker wait for their answers. A broker that was stopped in order knows of each producer
+    again only its last batch, for no more is in Kafka's snapshots. Whoever then asks after the one before is told
+    OUT_OF_ORDER_SEQUENCE_NUMBER, and writes it twice: so where brokers are stopped there is one at a time."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -114,7 +118,8 @@ class Writer(Worker):
         self._beginning, self._begun = set(), set()  # to a new producer all are new
         async with AsyncProducer(
             self.common | {"acks": self.acks, "enable_idempotence": self.is_idempotent, "max_block_ms": 60_000,
-                           "delivery_timeout_ms": PATIENCE_MS, "linger_ms": 5},
+                           "delivery_timeout_ms": PATIENCE_MS, "linger_ms": 5,
+                           "max_in_flight_requests_per_connection": self.requests_max},
             world=self.world.as_client,
         ) as producer:  # fmt: skip
             while not self.is_stopping or self._waiting:
