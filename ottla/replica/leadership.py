@@ -282,10 +282,16 @@ class Leadership:
         return effects
 
     def on_time(self, now_ms: int) -> Sequence[Effect]:
-        """Time has passed: followers that lag for too long are to leave the ISR."""
+        """Time has passed, or a broker has gone: followers that lag for too long are to leave the ISR, and the high
+        watermark waits no longer for one that was about to join."""
         log = self.log
-        if log is None or not self.is_leader or self.pending is not None or len(self.isr) <= 1:
+        if log is None or not self.is_leader:
             return ()
+        # Producers that wait for their acknowledgements append nothing, and followers at the end fetch nothing new:
+        # nothing else would look at it again.
+        effects = self._advance(now_ms) if log.high_watermark < log.log_end_offset else ()
+        if self.pending is not None or len(self.isr) <= 1:
+            return effects
         out_of_sync = [
             (replica, -1, -1) if follower is None else (replica, follower.log_end_offset, follower.caught_up_ms)
             for replica in self.isr
@@ -294,12 +300,12 @@ class Leadership:
             if follower is None or not follower.is_caught_up(log.log_end_offset, now_ms, self._lag_max_ms)
         ]
         if not out_of_sync:
-            return ()
+            return effects
         leaving = {replica for replica, _, _ in out_of_sync}
         # The maximal ISR stays as it is: the high watermark must not advance without those who leave before the
         # controller has agreed, because until then they may be elected.
         self.pending = self._change(tuple(replica for replica in self.isr if replica not in leaving), None)
-        return [IsrShrinking(self.isr, tuple(out_of_sync)), AlterPartition(self.pending)]
+        return [*effects, IsrShrinking(self.isr, tuple(out_of_sync)), AlterPartition(self.pending)]
 
     # What the controller says
 
@@ -391,9 +397,6 @@ class Leadership:
             ):
                 offset = follower.log_end_offset
         return (AdvanceHighWatermark(offset),) if offset > log.high_watermark else ()
-
-    def _is_about_to_join(self, replica: int, follower: Follower, end_offset: int, now_ms: int) -> bool:
-        return follower.is_caught_up(end_offset, now_ms, self._lag_max_ms) and self._is_eligible(replica, follower)
 
     def _may_join(self, replica: int, follower: Follower) -> bool:
         """Whether it has everything that may be committed: also what earlier leaders of this epoch's log have."""

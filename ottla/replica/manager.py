@@ -329,6 +329,10 @@ class ReplicaManager:
                 self._begin_later(change.new, changed, new[room:])
                 room = max(0, room - len(new))
                 self._apply_topic(change.new, changed)
+            if any(broker.new is None or not broker.new.is_active for broker in delta.changed_brokers.values()):
+                # A high watermark may wait for a follower there that was about to join the ISR.
+                for partition in self.partitions():
+                    self.check_lag(partition)
         if self._deleted_in:
             # Once for all: a topic of a thousand partitions would wait for the device thousands of times.
             self.logs.confirm_deletions(self._deleted_in)

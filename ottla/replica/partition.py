@@ -243,9 +243,13 @@ class Partition:
         return self.leadership.is_under_min_isr
 
     def check_lag(self) -> None:
-        """Ask the controller to take followers out of the ISR that have not caught up for too long."""
+        """Ask the controller to take followers out of the ISR that have not caught up for too long, and let the high
+        watermark go on without those that will not join it."""
         if not self.is_alone and self.is_leader:
-            self._act(self.leadership.on_time(self._clock.monotonic_ms()))
+            effects = self.leadership.on_time(self._clock.monotonic_ms())
+            if effects:
+                self._act(effects)
+                self._changed()
 
     def on_isr_outcome(self, change: IsrChange, outcome: Outcome) -> None:
         """The controller has answered a change of the ISR that was asked for."""
