@@ -121,7 +121,7 @@ def consume(job: Job) -> Measured:
 
 def create(job: Job) -> None:
     admin = AdminClient({"bootstrap.servers": job.address, "log_level": 3})
-    made = admin.create_topics([NewTopic(job.topic, job.partition_count, 1)])[job.topic]
+    made = admin.create_topics([NewTopic(job.topic, job.partition_count, job.replicas)])[job.topic]
     try:
         made.result()
     except KafkaException as error:

@@ -184,7 +184,7 @@ def _job(
     partition_count: int = PARTITION_COUNT,
     settings: dict[str, object] | None = None,
 ) -> Job:
-    return Job(kind, server.address, server.pid, topic, partition_count, record_count, record_bytes, settings or {})
+    return Job(kind, server.address, [server.pid], topic, partition_count, record_count, record_bytes, settings or {})
 
 
 def _produce(server: Server, round_: int, sizes: Sizes) -> Job:

@@ -35,13 +35,15 @@ class Job:
 
     kind: str
     address: str
-    pid: int
+    pids: list[int]
+    """Of every node of the broker: their CPU is what is charged to it."""
     topic: str
     partition_count: int
     record_count: int
     record_bytes: int
     settings: dict[str, Any] = field(default_factory=dict)
     """librdkafka's, on top of the job's own."""
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +99,16 @@ class Meter:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._client_s = time.process_time()
-        self._broker_s = cpu_s(job.pid)
-        self._broker_faults = minor_faults(job.pid)
+        self._broker_s = sum(map(cpu_s, job.pids))
+        self._broker_faults = sum(map(minor_faults, job.pids))
         self._wall_s = time.perf_counter()
 
     def read(self, record_count: int, latencies_s: list[float] | None = None) -> Measured:
         return Measured(
             wall_s=time.perf_counter() - self._wall_s,
-            broker_cpu_s=max(TICK_S, cpu_s(self._job.pid) - self._broker_s),
+            broker_cpu_s=max(TICK_S, sum(map(cpu_s, self._job.pids)) - self._broker_s),
             client_cpu_s=time.process_time() - self._client_s,
-            broker_faults=minor_faults(self._job.pid) - self._broker_faults,
+            broker_faults=sum(map(minor_faults, self._job.pids)) - self._broker_faults,
             record_count=record_count,
             record_bytes=self._job.record_bytes,
             latencies_s=latencies_s or [],

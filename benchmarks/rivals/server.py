@@ -74,17 +74,19 @@ def kafka_kind(classpath: str) -> Kind:
 class Server:
     """One formatted node that can be started and stopped. `with Server(kind, directory) as server: ...`"""
 
-    def __init__(self, kind: Kind, directory: Path) -> None:
+    def __init__(self, kind: Kind, directory: Path, node: Node | None = None) -> None:
+        """`node` is its place in a cluster; without one it is alone."""
         self.kind = kind
         self.name = kind.name
         self._directory = directory
-        self.port, controller_port = _free_ports(2)
+        node = node or places(1)[1]
+        self.node_id = node.node_id
+        self.port = node.port
         self.address = f"127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         properties = directory / "server.properties"
-        properties.write_text(_properties(directory / "data", self.port, controller_port))
-        # Kafka's tool takes an id that begins with "-" for an option.
-        self._words = {"{properties}": str(properties), "{cluster_id}": str(Uuid(b"O" + os.urandom(15)))}
+        properties.write_text(_properties(directory / "data", node))
+        self._words = {"{properties}": str(properties), "{cluster_id}": node.cluster_id}
         self._output = directory / "output"
         with self._output.open("wb") as output:
             subprocess.run(self._command(kind.format), stdout=output, stderr=output, check=True, timeout=READY_S)
@@ -93,17 +95,26 @@ class Server:
         return [self._words.get(word, word) for word in words]
 
     def start(self) -> float:
-        """Start the process; returns the seconds until it first named a broker in an answer to a Metadata request."""
+        """Start the process; returns the seconds until it first named itself in an answer to a Metadata request."""
         started = time.perf_counter()
+        self.launch()
+        self.await_brokers({self.node_id})
+        return time.perf_counter() - started
+
+    def launch(self) -> None:
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command(self.kind.start), stdout=output, stderr=output, env=_environment(), cwd=self._directory
             )
-        while not _answers(self.port):
+
+    def await_brokers(self, node_ids: set[int]) -> None:
+        """Until it answers a Metadata request and names all of these."""
+        assert self._process is not None, "not started"
+        started = time.perf_counter()
+        while not node_ids <= named_brokers(self.port):
             if self._process.poll() is not None or time.perf_counter() - started > READY_S:
                 raise RuntimeError(f"{self.name} did not start:\n{self._output.read_text(errors='replace')[-4000:]}")
             time.sleep(POLL_S)
-        return time.perf_counter() - started
 
     def stop(self) -> None:
         if self._process is not None:
@@ -133,6 +144,10 @@ class Server:
         self._process = None
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "not started"
         return self._process.pid
@@ -159,19 +174,44 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _properties(data: Path, port: int, controller_port: int) -> str:
-    """One node with both roles and, apart from what a single node must have, Kafka's defaults."""
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One place in a cluster: both roles, its ports, and the voters of the whole."""
+
+    node_id: int
+    port: int
+    controller_port: int
+    voters: str
+    cluster_id: str
+    node_count: int
+
+
+def places(count: int) -> dict[int, Node]:
+    """The places of a cluster of so many nodes, by node id."""
+    ports = _free_ports(2 * count)
+    voters = ",".join(f"{index + 1}@127.0.0.1:{port}" for index, port in enumerate(ports[count:]))
+    # Kafka's tool takes an id that begins with "-" for an option.
+    cluster_id = str(Uuid(b"O" + os.urandom(15)))
+    return {
+        index + 1: Node(index + 1, ports[index], ports[count + index], voters, cluster_id, count)
+        for index in range(count)
+    }
+
+
+def _properties(data: Path, node: Node) -> str:
+    """A node with both roles and, apart from what a node of a small cluster must have, Kafka's defaults."""
+    replicas = min(3, node.node_count)
     return "\n".join([
         "process.roles=broker,controller",
-        "node.id=1",
-        f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
+        f"node.id={node.node_id}",
+        f"controller.quorum.voters={node.voters}",
         "controller.listener.names=CONTROLLER",
-        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        f"listeners=PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port}",
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         f"log.dirs={data}",
-        "offsets.topic.replication.factor=1",
-        "transaction.state.log.replication.factor=1",
-        "transaction.state.log.min.isr=1",
+        f"offsets.topic.replication.factor={replicas}",
+        f"transaction.state.log.replication.factor={replicas}",
+        f"transaction.state.log.min.isr={max(1, replicas - 1)}",
         "group.initial.rebalance.delay.ms=0",
         "group.consumer.assignment.interval.ms=0",
         "",
@@ -196,8 +236,8 @@ def _free_ports(count: int) -> list[int]:
     raise OSError("no free port")
 
 
-def _answers(port: int) -> bool:
-    """Whether the node answers a Metadata request and knows itself as a broker."""
+def named_brokers(port: int) -> set[int]:
+    """The brokers that the node names in an answer to a Metadata request; none while it does not answer."""
     header = RequestHeader(METADATA_KEY, METADATA_VERSION, 1, "bench")
     frame = write_request(header, MetadataRequest(topics=[]))
     try:
@@ -205,9 +245,9 @@ def _answers(port: int) -> bool:
             sock.sendall(frame)
             size = int.from_bytes(stream.read(4), "big")
             if not size:
-                return False  # closed: not ready for clients
+                return set()  # closed: not ready for clients
             answer = read_response(stream.read(size), METADATA_KEY, METADATA_VERSION).body
     except ConnectionError:
-        return False
+        return set()
     assert isinstance(answer, MetadataResponse), answer
-    return bool(answer.brokers)
+    return {broker.node_id for broker in answer.brokers}

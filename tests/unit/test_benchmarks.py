@@ -19,7 +19,7 @@ from benchmarks.harness import DISK_VARIABLE, file_system, is_met, opened, real_
 SPARKS = command.HERE / "bench_pipelines.py"
 """Runs where Spark's tests run: see tests/pipelines/test_benchmark.py."""
 MODULES = sorted(set(command.HERE.glob("bench_*.py")) - {SPARKS})
-KAFKAS = {"bench_broker", "bench_clients", "bench_groups"}
+KAFKAS = {"bench_broker", "bench_clients", "bench_cluster", "bench_groups"}
 """Start a Kafka each, for minutes. They say nothing of Ottla at small sizes, and `make bench` would say at once."""
 
 
