@@ -1,8 +1,8 @@
 """Known faults, put into copies of the code one at a time, and whether the simulator finds each: `make mutants`.
 
 A checker that has never failed may be one that cannot. Each mutant breaks one promise in one place; it is found when a
-seed among the first hundred fails. The text that a mutant replaces must be there exactly once, so that a mutant that no
-longer fits the code fails loudly instead of proving nothing.
+seed among the first hundred fails, or among the first two hundred of a cluster. The text that a mutant replaces must be
+there exactly once, so that a mutant that no longer fits the code fails loudly instead of proving nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 SEEDS = 100
+CLUSTER_SEEDS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,19 @@ class Edit:
 class Mutant:
     name: str
     edits: tuple[Edit, ...]
+    nodes: int = 1
+    """More than one: it is looked for with the seeds of so large a cluster."""
 
+    @property
+    def seeds(self) -> int:
+        return SEEDS if self.nodes == 1 else CLUSTER_SEEDS
+
+
+_PAST_THE_WATERMARK = Edit(
+    "ottla/storage/watermarks.py",
+    "            return self._high_watermark_place()\n        return self._log.end",
+    "            return self._log.end\n        return self._log.end",
+)
 
 MUTANTS = (
     Mutant(
@@ -92,16 +105,7 @@ def _promise(context, partition, records, acks):
             ),
         ),
     ),
-    Mutant(
-        "serving past the watermark",
-        (
-            Edit(
-                "ottla/storage/watermarks.py",
-                "            return self._high_watermark_place()\n        return self._log.end",
-                "            return self._log.end\n        return self._log.end",
-            ),
-        ),
-    ),
+    Mutant("serving past the watermark", (_PAST_THE_WATERMARK,)),
     Mutant(
         "acknowledging an offset commit before the append",
         (
@@ -181,6 +185,77 @@ def _early(runtime, slot, name, decide):
             ),
         ),
     ),
+    Mutant(
+        "answering a fetch of another leader epoch",
+        (
+            Edit(
+                "ottla/replica/partition.py",
+                "        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:\n",
+                "        if False:\n",
+            ),
+        ),
+        nodes=3,
+    ),
+    Mutant("serving past the watermark of a cluster", (_PAST_THE_WATERMARK,), nodes=3),
+    Mutant(
+        "not telling a follower that its log diverges",
+        (Edit("ottla/replica/partition.py", "        if last_fetched_epoch >= 0:\n", "        if False:\n"),),
+        nodes=3,
+    ),
+    Mutant(
+        "acknowledging with fewer than min.insync.replicas",
+        (
+            Edit(
+                "ottla/replica/leadership.py",
+                "    def min_isr(self) -> int:\n",
+                "    def min_isr(self) -> int:\n        return 1\n",
+            ),
+        ),
+        nodes=3,
+    ),
+    Mutant(
+        "keeping what a controller that resigned had not committed",
+        (
+            Edit(
+                "ottla/machine/machine.py",
+                "        self.undo.revert_to(self.committed_end)\n",
+                "        self.undo.forget_below(1 << 62)\n",
+            ),
+        ),
+        nodes=3,
+    ),
+    Mutant(
+        "taking a replica of an older broker epoch into the ISR",
+        (
+            Edit(
+                "ottla/metadata/control/isr.py",
+                " and replica.broker_epoch in (_ANY_EPOCH, broker.epoch)\n",
+                "\n",
+            ),
+            Edit(
+                "ottla/metadata/control/isr.py",
+                "        self._brokers.check_epoch(request.broker_id, request.broker_epoch)\n",
+                "",
+            ),
+        ),
+        nodes=3,
+    ),
+    Mutant(
+        "granting a vote before it is on the device",
+        (
+            Edit(
+                "ottla/raft/quorum_state.py",
+                '    replace_file(disk, path, [data], temporary=f"{path}.tmp")\n',
+                """    file = disk.open(f"{path}.tmp", create=True)
+    file.truncate(0)
+    file.write_at(0, data)
+    file.close()
+    disk.rename(f"{path}.tmp", path)
+""",
+            ),
+        ),
+        nodes=3,
+    ),
 )
 
 
@@ -197,6 +272,8 @@ def find(mutant: Mutant, seeds: int, jobs: int) -> tuple[int, str] | None:
                 )
             path.write_text(text.replace(edit.old, edit.new) + edit.added, encoding="utf-8")
         command = ["-m", "ottla.sim", "--seeds", str(seeds), "--jobs", str(jobs), "--stop", "--lines", "5"]
+        if mutant.nodes > 1:
+            command += ["--nodes", str(mutant.nodes), "--combined"]
         done = subprocess.run(
             [sys.executable, *command],
             cwd=directory,
@@ -214,17 +291,18 @@ def find(mutant: Mutant, seeds: int, jobs: int) -> tuple[int, str] | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants")
-    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--seeds", type=int, help="how many to look through (default: as many as are promised)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="only mutants whose name has this in it")
     options = parser.parse_args()
     missed = 0
     for mutant in (mutant for mutant in MUTANTS if options.only in mutant.name):
         begun = time.monotonic()
-        found = find(mutant, options.seeds, options.jobs)
+        seeds = options.seeds or mutant.seeds
+        found = find(mutant, seeds, options.jobs)
         if found is None:
             missed += 1
-            print(f"MISSED  {mutant.name}: {options.seeds} seeds are clean", flush=True)
+            print(f"MISSED  {mutant.name}: {seeds} seeds are clean", flush=True)
         else:
             seconds = time.monotonic() - begun
             print(f"found   {mutant.name}: within {found[0]} seeds, {seconds:.0f} s: {found[1][:120]}", flush=True)
