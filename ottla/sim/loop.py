@@ -240,7 +240,8 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
     def resume(self, life: Life) -> None:
         """Let it go on, with all that should have happened meanwhile."""
         life.is_paused = False
-        self._go_on(life)
+        # Soon, not now: who resumes it may be a task, and inside of one no other runs.
+        self.call_soon(self._go_on, life, context=self._outside)
 
     def _keep_busy(self, life: Life, cost_us: int) -> None:
         if cost_us:

@@ -132,6 +132,28 @@ def test_a_busy_life_that_is_paused_goes_on_where_it_was() -> None:
     assert done == [0, 1_000, 11_500, 12_500]
 
 
+def test_a_task_resumes_a_busy_life_whose_tasks_were_held_back(caplog: pytest.LogCaptureFixture) -> None:
+    loop = VirtualLoop()
+    life = Life("node")
+    life.cost_us = Cpu(Random(1), usual_us=(0, 0)).cost_us
+    tasks = VirtualTasks(loop, life, Random(1), VirtualClock())
+    done: list[str] = []
+
+    async def work() -> None:
+        done.append("worked")
+
+    async def resume() -> None:
+        loop.pause(life)
+        tasks.spawn(work(), "work")
+        await asyncio.sleep(0.1)
+        loop.resume(life)
+        done.append("resumed")
+
+    loop.create_task(resume(), context=Context())
+    pass_ms(loop, 200)
+    assert done == ["resumed", "worked"], caplog.text
+
+
 def test_a_processor_stalls_now_and_then() -> None:
     cpu = Cpu(Random(1), usual_us=(10, 20), stall_us=(50_000, 90_000), stall_chance=0.1)
     costs = [cpu.cost_us() for _ in range(1_000)]
