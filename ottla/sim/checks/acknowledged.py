@@ -3,8 +3,9 @@
 - What all replicas in sync have acknowledged (acks=all), and what any consumer was shown, stays at its offset for ever,
   as long as the scenario keeps to the rule: elections are clean, and never all in-sync copies lose unsynced bytes.
 - What only the leader has acknowledged (acks=1) may be lost, and only as Kafka's documentation says: the leader failed
-  before others had the record. So another leader's epoch begins at or below its offset; within the epoch of the
-  acknowledgement nothing of the log changes.
+  before others had the record. So there is a later leader, and what is there now instead is of its epoch, or of an
+  earlier one: a leader that was replaced and had more than anybody knew of may lead again (KIP-966). Within the epoch
+  of the acknowledgement nothing of the log changes.
 - Nothing is there that was not sent, and nothing of an idempotent producer is there twice or out of its order.
 
 Clients tell what they send, are promised and are shown; `judge` is told the log as it is in the end. Where elections
@@ -46,7 +47,7 @@ class _Partition:
     sent: set[tuple[str, int]] = field(default_factory=set)
     by_all: dict[int, Value] = field(default_factory=dict)
     by_leader: dict[int, list[tuple[Value, int]]] = field(default_factory=dict)
-    """With the epoch that the producer knew: leaders of different epochs may have given one offset twice."""
+    """With the epoch that the producer sent it in: leaders of different epochs may have given one offset twice."""
     shown: dict[int, Value] = field(default_factory=dict)
 
 
@@ -75,7 +76,7 @@ class AcknowledgedRecords:
         self._of(partition).sent.add((value.producer, value.number))
 
     def on_acknowledged(self, partition: str, offset: int, value: Value, *, acks: int, leader_epoch: int) -> None:
-        """`leader_epoch` is the newest that the producer knew when it sent: the leader's own is that or a later one."""
+        """`leader_epoch` is that in which, as far as the producer knew, the node that it sent the record to leads."""
         known = self._of(partition)
         self.acknowledged_count += 1
         if acks == ACKS_LEADER:
@@ -123,12 +124,11 @@ class AcknowledgedRecords:
         found = log.records.get(offset)
         if found is not None and found.value == value:
             return
-        present_epoch = log.leader_epoch if found is None else found.leader_epoch
-        if present_epoch <= leader_epoch:
-            instead = "nothing" if found is None else str(found.value)
+        if log.leader_epoch <= leader_epoch or (found is not None and found.leader_epoch == leader_epoch):
+            instead = "nothing" if found is None else f"{found.value} of epoch {found.leader_epoch}"
             raise Violation(
-                f"{partition} offset {offset}: the leader of epoch {leader_epoch} or later acknowledged {value}, and "
-                f"there is {instead} of epoch {present_epoch}"
+                f"{partition} offset {offset}: the leader of epoch {leader_epoch} acknowledged {value}, and there is "
+                f"{instead}; now it is epoch {log.leader_epoch}"
             )
         self.lost_count += 1
 

@@ -6,8 +6,6 @@ knows. So two nodes may name two leaders at one time, and never two leaders of o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ottla.sim.history import Violation
 
 QUORUM = "__cluster_metadata"
@@ -32,10 +30,6 @@ class Leaders:
     def leader_of(self, subject: str) -> int | None:
         """Who leads in the newest epoch, if that is known."""
         return self._leaders.get((subject, self.newest.get(subject, -1)), (None, ""))[0]
-
-    def lowest(self, subject: str, observers: Iterable[str]) -> int:
-        """An epoch that none of these is behind: what any of them does now, it does in this one or a later one."""
-        return min((self._epochs.get((observer, subject), 0) for observer in observers), default=0)
 
     def observe(self, observer: str, subject: str, epoch: int, leader: int) -> None:
         """`observer` is one life of one node: after a restart it may know less than it knew before."""

@@ -43,7 +43,7 @@ from ottla.sim.ledger import Ledger
 from ottla.sim.life import LIFE, Life
 from ottla.sim.logs import LogCapture
 from ottla.sim.loop import Deadlock, Runaway, VirtualLoop
-from ottla.sim.many.observer import Observer, life_of
+from ottla.sim.many.observer import Observer
 from ottla.sim.many.scenario import RECORDS, SINK, SOURCE, ClusterScenario, make_cluster_scenario
 from ottla.sim.many.troubles import Troubles
 from ottla.sim.many.workload import Auditor, Committer, Copier, Reader, Shared, SinkReader, Worker, Writer
@@ -98,9 +98,7 @@ class ClusterSimulation:
         self.shared = Shared(
             servers=",".join(f"{name}:{PORT}" for name in self.cluster.brokers),
             records=self.records,
-            leaders=self.leaders,
             ledger=self.ledger,
-            lives=lambda: [life_of(self.cluster[name]) for name in self.cluster.brokers],
             partition_count=scenario.partition_count,
             complain=self.history.complain,
             trace=self.trace,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ottla.client import AsyncAdmin, AsyncConsumer, AsyncProducer, TopicPartition
+from ottla.client import AsyncAdmin, AsyncConsumer, AsyncProducer, Delivery, TopicPartition
 from ottla.errors import KafkaError
-from ottla.sim.checks import AcknowledgedRecords, Leaders
+from ottla.sim.checks import AcknowledgedRecords
 from ottla.sim.history import Value, Violation
 from ottla.sim.ledger import Copy, Ledger
 from ottla.sim.many.scenario import RECORDS, SINK, SOURCE
@@ -36,10 +36,7 @@ class Shared:
 
     servers: str
     records: AcknowledgedRecords
-    leaders: Leaders
     ledger: Ledger
-    lives: Callable[[], list[str]]
-    """The lives of all brokers, as the observers call them."""
     partition_count: int
     complain: Callable[[Violation], None]
     trace: Callable[[str], None]
@@ -137,19 +134,19 @@ class Writer(Worker):
         value = Value(self.name, self._number, now_ms, self.is_idempotent)
         self._number += 1
         partition = f"{self.topic}-{index}"
-        epoch = self.shared.leaders.lowest(partition, self.shared.lives())
         self.shared.records.on_sent(partition, value)
         data = value.encode(self.chance.choice((30, 200, 2_000)))
         delivery = await producer.send(self.topic, data, partition=index, timestamp_ms=now_ms)
         self._waiting += 1
-        self.world.tasks.spawn(self._await(delivery, index, value, epoch), f"{self.name} {value.number}")
+        self.world.tasks.spawn(self._await(delivery, index, value), f"{self.name} {value.number}")
 
-    async def _await(self, delivery: Any, index: int, value: Value, epoch: int) -> None:
+    async def _await(self, delivery: Delivery, index: int, value: Value) -> None:
         partition = f"{self.topic}-{index}"
         try:
             told = await delivery
             self._begun.add(index)
             if self.acks:
+                epoch = delivery[0].leader_epoch
                 self.shared.records.on_acknowledged(partition, told.offset, value, acks=self.acks, leader_epoch=epoch)
                 self.shared.count(f"acknowledged with acks={self.acks}")
         except KafkaError as error:

@@ -82,10 +82,20 @@ def test_a_leaders_acknowledgement_is_lost_only_to_a_later_epoch() -> None:
     records.on_sent("t-0", plain(8))
     records.judge("t-0", log((plain(0), 3), (plain(8), 4), epoch=4))
     assert records.lost_count == 2, "one replaced, one beyond the end"
-    with pytest.raises(Violation, match="there is nothing of epoch 3"):
+    with pytest.raises(Violation, match="there is nothing; now it is epoch 3"):
         records.judge("t-0", log((plain(0), 3), (plain(1), 3), epoch=3))
     with pytest.raises(Violation, match="of epoch 3"):
         records.judge("t-0", log((plain(0), 3), (plain(8), 3), (plain(2), 3), epoch=9))
+
+
+def test_a_leaders_acknowledgement_is_lost_to_a_leader_that_was_replaced_and_leads_again() -> None:
+    """Seed 2 of five nodes: epoch 0 had more than anybody knew of, epoch 1 acknowledged, epoch 2 has what 0 had."""
+    records = history(acks=LEADER, epoch=1)
+    records.on_sent("t-0", plain(8))
+    records.judge("t-0", log((plain(0), 0), (plain(1), 0), (plain(8), 0), epoch=2))
+    assert records.lost_count == 1
+    with pytest.raises(Violation, match="of epoch 0; now it is epoch 1"):
+        records.judge("t-0", log((plain(0), 0), (plain(1), 0), (plain(8), 0), epoch=1))
 
 
 def test_two_leaders_may_acknowledge_one_offset_and_all_replicas_may_not() -> None:
