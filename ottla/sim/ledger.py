@@ -132,7 +132,7 @@ class Ledger:
             known.in_doubt.discard(offset)
 
     def on_commit_lost(self, group: str, offsets: Mapping[int, int]) -> None:
-        """Nobody will ever be told what became of it."""
+        """Nobody will ever be told what became of it, or of one of those that were sent for it."""
         for index, offset in offsets.items():
             self.groups[group][index].late.add(offset)
 

@@ -25,6 +25,8 @@ REQUEST_TIMEOUT_MS = 4_000
 PATIENCE_MS = 600_000
 """How long a producer tries to deliver: longer than any trouble."""
 RETRY_MS = 300
+BACKOFF_MS_MIN = 80
+"""What a client waits before it sends something again: `retry.backoff.ms`, or by chance a fifth less."""
 ABORT_CHANCE = 0.15
 WRITES_MAX = 250
 IN_FLIGHT_MAX = 20
@@ -204,6 +206,7 @@ class Committer(Worker):
 
     async def _commit(self, consumer: AsyncConsumer[bytes, bytes], ends: Mapping[int, int]) -> None:
         ledger = self.shared.ledger
+        begun_ms = ledger.now_ms()
         ledger.on_commit_sent(self.group, ends)
         try:
             await consumer.commit({TopicPartition(SOURCE, index): end for index, end in ends.items()})
@@ -211,6 +214,9 @@ class Committer(Worker):
             ledger.on_commit_lost(self.group, ends)
             raise
         ledger.on_commit_acknowledged(self.group, ends)
+        if ledger.now_ms() - begun_ms >= BACKOFF_MS_MIN:
+            # Perhaps sent twice: what was given up with its connection may still be under way, and comes back late.
+            ledger.on_commit_lost(self.group, ends)
         self.shared.count("offsets committed")
 
 
