@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import warnings
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
@@ -80,10 +81,13 @@ class Life:
         self.held.clear()
         if self.disk is not None:
             self.disk.halt()
-        for task in self.tasks:
-            if not task.done():
-                coroutine: Any = task.get_coro()
-                with contextlib.suppress(SimulatedCrash, Exception):
-                    coroutine.throw(SimulatedCrash(f"{self.name} is dead"))
-                with contextlib.suppress(RuntimeError, SimulatedCrash):
-                    coroutine.close()
+        with warnings.catch_warnings():
+            # What a task was to wait for that had not begun itself: nobody ever will.
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            for task in self.tasks:
+                if not task.done():
+                    coroutine: Any = task.get_coro()
+                    with contextlib.suppress(SimulatedCrash, Exception):
+                        coroutine.throw(SimulatedCrash(f"{self.name} is dead"))
+                    with contextlib.suppress(RuntimeError, SimulatedCrash):
+                        coroutine.close()

@@ -138,6 +138,21 @@ def test_nothing_of_an_ended_life_runs_any_more() -> None:
     loop.close()
 
 
+def test_a_life_ends_without_a_word_about_what_its_tasks_had_not_begun(recwarn: pytest.WarningsRecorder) -> None:
+    loop = VirtualLoop()
+    life = Life("node")
+    tasks = VirtualTasks(loop, life, Random(1), VirtualClock())
+
+    async def answer() -> None: ...
+
+    async def wait(answered: Awaitable[None]) -> None:
+        await answered
+
+    tasks.spawn(wait(answer()), "wait")
+    life.end()
+    assert not [str(one.message) for one in recwarn]
+
+
 def test_a_life_ends_when_its_disk_says_so_even_if_the_node_swallows_it() -> None:
     loop = VirtualLoop()
     disk = VirtualDisk(Random(1), VirtualClock())
