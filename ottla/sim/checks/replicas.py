@@ -45,6 +45,16 @@ class ReplicaLog:
     def end_offset(self) -> int:
         return self.batches[-1].next_offset if self.batches else self.log_start_offset
 
+    def forget_lost(self) -> None:
+        """Its node has lost power, and bytes that were not synced are gone: the checkpoint, which was synced, may speak
+        of more than there is. What counts is below the first gap, which is where recovery ends."""
+        end = self.log_start_offset
+        for batch in self.batches:
+            if batch.base_offset > end:
+                break
+            end = batch.next_offset
+        self.high_watermark = min(self.high_watermark, end)
+
     def __str__(self) -> str:
         return f"{self.partition} of {self.node}"
 

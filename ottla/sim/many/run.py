@@ -262,6 +262,8 @@ class ClusterSimulation:
         found: dict[str, list[ReplicaLog]] = {}
         for node in self.cluster:
             for replica in read_replicas(node.name, node.disk, node.settings["log.dirs"].split(",")):
+                if node.has_lost_power and not self.scenario.is_synced:
+                    replica.forget_lost()
                 found.setdefault(replica.partition, []).append(replica)
         return found
 

@@ -67,6 +67,19 @@ def test_a_replica_that_is_shorter_than_its_watermark_is_found() -> None:
         check_equal([GOOD, replica("two", ["1:a", "1:b"], mark=6)])
 
 
+def test_a_node_that_lost_power_is_held_to_what_its_disk_has_left() -> None:
+    """Seed 17 of five nodes: the checkpoint was synced and the log was not."""
+    for left in ([], GOOD.batches[:1], [GOOD.batches[0], GOOD.batches[2]]):
+        lost = replace(GOOD, node="two", batches=left)
+        lost.forget_lost()
+        assert lost.high_watermark == (2 if left else 0)
+        check_equal([GOOD, lost])
+    differs = replica("two", ["1:x", "1:b"], mark=6)
+    differs.forget_lost()
+    with pytest.raises(Violation, match="differ at 0"):
+        check_equal([GOOD, differs])
+
+
 def test_replicas_at_rest_that_end_at_different_offsets_are_found() -> None:
     with pytest.raises(Violation, match="t-0 of one ends at 6, and t-0 of two at 4"):
         check_identical([GOOD, replica("two", ["1:a", "1:b"])])
