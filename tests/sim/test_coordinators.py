@@ -165,14 +165,14 @@ def test_a_transaction_ends_whose_coordinator_data_and_group_are_on_three_broker
             await producer.init_transactions()
             for number in range(3):
                 await producer.begin_transaction()
-                await producer.send(DATA, b"%d" % number, partition=index)
+                await (await producer.send(DATA, b"%d" % number, partition=index))
                 offsets = {TopicPartition(DATA, 0): number + 1}
                 await producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
                 await (producer.commit_transaction() if is_commit else producer.abort_transaction())
+        log = three.node(3).replicas.partition_by_name(DATA, index).local_log()
+        await three.until(lambda: log.log_end_offset == 6)  # three records and their markers
         assert await read_committed(three, index) == ([b"0", b"1", b"2"] if is_commit else [])
         assert await committed(three, group) == ({0: 3} if is_commit else {})
-        partition = three.node(3).replicas.partition_by_name(DATA, index)
-        assert partition.local_log().log_end_offset == 6, "records and markers"
 
     three.run(main)
 
@@ -211,8 +211,8 @@ def test_a_coordinator_that_dies_between_prepare_and_the_markers_is_followed_by_
         completions._markers = Death(three, "node1")
         await producer.commit_transaction()
         assert not three.cluster["node1"].is_running
+        await three.until(lambda: log.log_end_offset == 2)
         assert await read_committed(three, index) == [b"value"]
-        assert log.log_end_offset == 2
         assert await committed(three, group) == {0: 1}
         await three.until(lambda: three.coordinator(TRANSACTION_TOPIC, tx) != 1)
         await producer.begin_transaction()
