@@ -275,6 +275,8 @@ class RaftNode:
         self._is_stopped = True
         self._cancel_timers()
         self._tell_resigned()
+        for subscription in self._subscriptions:
+            subscription.close()
         self._refuse_open_requests()
         if self.failure is None:
             self._drop_receiver()

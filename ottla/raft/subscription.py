@@ -37,12 +37,13 @@ class Subscription:
         """The first offset it has not been told; None when it has been told nothing."""
         self.is_busy = False
         """Whether it is catching up."""
+        self._is_closed = False
         self._leadership: tuple[int, int] | None = None
         self._told_epoch: int | None = None
 
     def on_commit(self, fresh: list[CommittedBatch]) -> None:
         """The high watermark has moved; `fresh` are the newest batches below it, if they are at hand."""
-        if self.is_busy:
+        if self.is_busy or self._is_closed:
             return
         if fresh and self.next_offset == fresh[0].base_offset:
             try:
@@ -71,6 +72,10 @@ class Subscription:
             self._told_epoch = None
             self.listener.on_resign()
 
+    def close(self) -> None:
+        """Read nothing more: the log is about to be closed, also under a listener that has not caught up."""
+        self._is_closed = True
+
     def _tell(self, batches: list[CommittedBatch]) -> None:
         self.next_offset = batches[-1].end_offset
         self.listener.on_commit(batches)
@@ -86,7 +91,7 @@ class Subscription:
     async def _catch_up(self) -> None:
         try:
             log = self._log_of()
-            while not self.is_at(log.high_watermark):
+            while not self._is_closed and not self.is_at(log.high_watermark):
                 self._step(log)
                 await self._tasks.sleep_ms(0)
             self._tell_leader()
