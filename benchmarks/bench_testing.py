@@ -29,9 +29,9 @@ def first_ready(bench: Bench) -> Result:
     return Result(min(times), Unit.SECONDS, note=f"median {statistics.median(times):.3f} s")
 
 
-def ready_s(*, processes: bool) -> float:
+def ready_s(nodes: int = 1, *, processes: bool) -> float:
     begun = time.perf_counter()
-    with Cluster(processes=processes):
+    with Cluster(nodes, processes=processes):
         return time.perf_counter() - begun
 
 
@@ -48,6 +48,21 @@ def process_ready(bench: Bench) -> Result:
     """`Cluster(processes=True)`, start of the interpreter included; the best of ten."""
     times = [ready_s(processes=True) for _ in range(bench.pick(10, 1))]
     return Result(min(times), Unit.SECONDS, note=f"median {statistics.median(times):.3f} s")
+
+
+@benchmark("testing", "three nodes ready", bar=AtMost(1.0, Unit.SECONDS))
+def three_ready(bench: Bench) -> Result:
+    """`Cluster(nodes=3)` in a process that had one before, until all of them serve clients; the median of ten."""
+    ready_s(3, processes=False)
+    times = [ready_s(3, processes=False) for _ in range(bench.pick(10, 1))]
+    return Result(statistics.median(times), Unit.SECONDS, note=f"best {min(times):.3f} s")
+
+
+@benchmark("testing", "three nodes in processes ready")
+def three_processes_ready(bench: Bench) -> Result:
+    """`Cluster(nodes=3, processes=True)`, start of the interpreters included; the median of five."""
+    times = [ready_s(3, processes=True) for _ in range(bench.pick(5, 1))]
+    return Result(statistics.median(times), Unit.SECONDS, note=f"best {min(times):.3f} s")
 
 
 @benchmark("testing", "cluster from start to close")

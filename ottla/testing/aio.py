@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from types import TracebackType
 
-from ottla.testing.cluster import Cluster
-from ottla.testing.link import Direction
+from ottla.testing.cluster import Cluster, Direction, Nodes
+from ottla.testing.host import Target
 
 
 class AsyncCluster:
@@ -45,6 +45,15 @@ class AsyncCluster:
     async def create_topic(self, name: str, partitions: int = 1, **configs: object) -> str:
         return await asyncio.to_thread(self._cluster.create_topic, name, partitions, **configs)
 
+    async def leader(self, topic: str, partition: int = 0) -> int:
+        return await asyncio.to_thread(self._cluster.leader, topic, partition)
+
+    async def controller(self) -> int:
+        return await asyncio.to_thread(self._cluster.controller)
+
+    async def wait_for_replicas(self, topic: str, timeout: float = 30.0) -> None:
+        await asyncio.to_thread(self._cluster.wait_for_replicas, topic, timeout)
+
     async def wait_for_group(
         self, group: str, *, state: str | None = None, members: int | None = None, timeout: float = 30.0
     ) -> None:
@@ -55,29 +64,37 @@ class AsyncCluster:
     def is_running(self, node: int = 0) -> bool:
         return self._cluster.is_running(node)
 
-    async def stop(self, node: int = 0) -> None:
+    async def stop(self, node: Nodes = None) -> None:
         await asyncio.to_thread(self._cluster.stop, node)
 
-    async def kill(self, node: int = 0) -> None:
+    async def kill(self, node: Nodes = None) -> None:
         await asyncio.to_thread(self._cluster.kill, node)
 
-    async def restart(self, node: int = 0) -> None:
+    async def restart(self, node: Nodes = None) -> None:
         await asyncio.to_thread(self._cluster.restart, node)
 
-    async def move_time(self, seconds: float, node: int | None = None) -> None:
+    async def pause(self, node: Nodes = None) -> None:
+        await asyncio.to_thread(self._cluster.pause, node)
+
+    async def resume(self, node: Nodes = None) -> None:
+        await asyncio.to_thread(self._cluster.resume, node)
+
+    async def move_time(self, seconds: float, node: Nodes = None) -> None:
         await asyncio.to_thread(self._cluster.move_time, seconds, node)
 
-    async def cut(self, node: int | None = None, *, silent: bool = False, direction: Direction = "both") -> None:
-        await asyncio.to_thread(self._cluster.cut, node, silent=silent, direction=direction)
+    async def cut(
+        self, node: Nodes = None, peer: Target | None = None, *, silent: bool = False, direction: Direction = "both"
+    ) -> None:
+        await asyncio.to_thread(self._cluster.cut, node, peer, silent=silent, direction=direction)
 
-    async def delay(self, seconds: float, node: int | None = None) -> None:
-        await asyncio.to_thread(self._cluster.delay, seconds, node)
+    async def delay(self, seconds: float, node: Nodes = None, peer: Target | None = None) -> None:
+        await asyncio.to_thread(self._cluster.delay, seconds, node, peer)
 
-    async def drop_connections(self, node: int | None = None) -> None:
-        await asyncio.to_thread(self._cluster.drop_connections, node)
+    async def drop_connections(self, node: Nodes = None, peer: Target | None = None) -> None:
+        await asyncio.to_thread(self._cluster.drop_connections, node, peer)
 
-    async def heal(self, node: int | None = None) -> None:
-        await asyncio.to_thread(self._cluster.heal, node)
+    async def heal(self, node: Nodes = None, peer: Target | None = None) -> None:
+        await asyncio.to_thread(self._cluster.heal, node, peer)
 
     async def connection_count(self, node: int = 0) -> int:
         return await asyncio.to_thread(self._cluster.connection_count, node)

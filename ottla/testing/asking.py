@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import socket
+import uuid
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from ottla.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, KafkaError, NotCoordinator, error_class
+from ottla.types import Uuid
 from ottla.wire import Message, response_class
 from ottla.wire.frames import read_response, write_request
 from ottla.wire.messages.header import RequestHeader
@@ -25,6 +28,23 @@ class GroupSeen(NamedTuple):
 
     state: str
     member_count: int
+
+
+class PartitionSeen(NamedTuple):
+    """A partition as a node sees it; `leader` and the others are node ids."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+def new_cluster_id() -> str:
+    """A random one. Its text never begins with `-`, which a command line would take for an option."""
+    while (made := str(Uuid(uuid.uuid4().bytes))).startswith("-"):
+        pass
+    return made
 
 
 def ask(address: str, request: Message, version: int, answer: type[Answer], timeout_s: float = TIMEOUT_S) -> Answer:
@@ -62,19 +82,34 @@ def create_topic(address: str, name: str, partitions: int, configs: dict[str, st
         raise error_class(made.error_code)(made.error_message or f"cannot create topic {name}")
 
 
-def describe_group(address: str, group: str) -> GroupSeen:
-    """A group of any kind."""
+def describe_topic(address: str, name: str) -> list[PartitionSeen]:
+    """The partitions of a topic as that node sees them; none while it does not know the topic."""
+    from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    (topic,) = ask(address, request, 12, MetadataResponse).topics
+    return [
+        PartitionSeen(
+            one.partition_index, one.leader_id, one.leader_epoch, tuple(one.replica_nodes), tuple(one.isr_nodes)
+        )
+        for one in topic.partitions
+    ]
+
+
+def describe_group(addresses: Sequence[str], group: str) -> GroupSeen:
+    """A group of any kind, wherever it is coordinated."""
     from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-    listed = ask(address, ListGroupsRequest(), 5, ListGroupsResponse)
-    _check(listed.error_code)
-    found = next((one for one in listed.groups if one.group_id == group), None)
-    if found is None:
-        return GroupSeen("Dead", 0)
-    answer = ask(address, *_describing(found.group_type, group))
-    (seen,) = answer.groups  # type: ignore[attr-defined]  # every one of them answers with groups
-    _check(seen.error_code)
-    return GroupSeen(seen.group_state, len(seen.members))
+    for address in addresses:
+        listed = ask(address, ListGroupsRequest(), 5, ListGroupsResponse)
+        _check(listed.error_code)
+        for found in listed.groups:
+            if found.group_id == group:
+                answer = ask(address, *_describing(found.group_type, group))
+                (seen,) = answer.groups  # type: ignore[attr-defined]  # every one of them answers with groups
+                _check(seen.error_code)
+                return GroupSeen(seen.group_state, len(seen.members))
+    return GroupSeen("Dead", 0)
 
 
 def _describing(group_type: str, group: str) -> tuple[Message, int, type[Message]]:

@@ -1,6 +1,6 @@
 """`python -m ottla.testing.child`: a node under test in a process of its own, told what to do over its standard input.
 
-The first line of the input is JSON: the settings, how far the clock is ahead, and the directory of the whole cluster.
+The first line of the input is JSON: the `Orders`, how far the clock is ahead, and the directory of the whole cluster.
 The first line of the output is JSON: the port, or why there is none. Then each line in is a command with its arguments,
 each line out its answer. When the input ends without a word the test is gone, however it went: the node ends too, and
 removes the cluster's directory, because nobody else is left who could. Started by `process`.
@@ -16,7 +16,7 @@ import signal
 import sys
 from typing import Any
 
-from ottla.testing.host import Host
+from ottla.testing.host import Host, Orders
 from ottla.world.threads import running_world
 
 STOP = "stop"
@@ -33,9 +33,10 @@ def main() -> None:
 
 async def _serve() -> None:
     lines = Lines(sys.stdin.fileno())
-    orders = json.loads(await lines.next())
+    told = json.loads(await lines.next())
+    ahead_ms, directory = told.pop("ahead_ms"), told.pop("directory")
     try:
-        host = Host(orders["settings"], running_world(), orders["ahead_ms"])
+        host = Host(Orders(**told), running_world(), ahead_ms)
         await host.start()
     except Exception as error:  # noqa: BLE001  the parent raises it again
         _say({"error": str(error)})
@@ -51,7 +52,7 @@ async def _serve() -> None:
         await host.stop()
         _say({"answer": None})
     else:
-        shutil.rmtree(orders["directory"], ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _say(answer: dict[str, Any]) -> None:

@@ -7,20 +7,37 @@ disk holds what the system had been given and nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
 
 from ottla.config import BrokerConfig
 from ottla.node import Node, build
-from ottla.testing.link import Link, LinkedNetwork
+from ottla.testing.link import Link, LinkedNetwork, PeerLink
 from ottla.testing.moving import MovingClock, MovingTasks
 from ottla.testing.open_files import CountingDisk
 from ottla.world import ClientWorld, NodeWorld
 
+CLIENTS: Literal["clients"] = "clients"
+Target: TypeAlias = int | Literal["clients"]
+"""Who is at the other end of a node's link: another node, by its number, or all clients."""
+
 MOVE_MS_MAX = 1_000_000_000
-"""How far time moves at once: less than half of the node's patience with itself (`settings.for_tests`)."""
+"""How far time moves at once: less than half of a lone node's patience with itself (`settings.for_tests`)."""
 SETTLE_MS = 2
 """After each move, for what has become due to be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a life begins with. Plain values, because they may cross a pipe."""
+
+    settings: dict[str, str]
+    cluster_id: str
+    peer_of_port: Sequence[tuple[int, int]]
+    """The ports of the other nodes, each with the number of its node."""
+    faults: Sequence[Sequence[Any]]
+    """What is wrong with the links to other nodes already: arguments of `Host.switch`."""
 
 
 class NodeUnderTest(Protocol):
@@ -30,12 +47,19 @@ class NodeUnderTest(Protocol):
     def is_running(self) -> bool: ...
 
     @property
+    def is_paused(self) -> bool: ...
+
+    @property
     def address(self) -> str:
         """Where clients reach it: the same in every life."""
         ...
 
-    def start(self) -> None:
-        """Return when clients are served."""
+    def begin(self, orders: Orders) -> None:
+        """Let it start; it does so meanwhile."""
+        ...
+
+    def is_ready(self, timeout_s: float) -> bool:
+        """Whether clients are served, by the end of that time; raises why it cannot start."""
         ...
 
     def stop(self) -> None: ...
@@ -43,6 +67,12 @@ class NodeUnderTest(Protocol):
     def kill(self) -> None:
         """As kill -9 does; one that does not run stays as it is."""
         ...
+
+    def pause(self) -> None:
+        """Let it stand still, as SIGSTOP does."""
+        ...
+
+    def resume(self) -> None: ...
 
     def ask(self, command: str, *arguments: Any) -> Any:
         """Have the running node's `Host` do one of `COMMANDS`."""
@@ -52,18 +82,21 @@ class NodeUnderTest(Protocol):
 class Host:
     """See the module. Everything is called on the loop of `world`."""
 
-    def __init__(self, settings: Mapping[str, str], world: ClientWorld, ahead_ms: int) -> None:
+    def __init__(self, orders: Orders, world: ClientWorld, ahead_ms: int) -> None:
         self.clock = MovingClock(world.clock, ahead_ms)
         self._tasks = MovingTasks(world.tasks, self.clock)
         self._real_tasks = world.tasks
         self.disk = CountingDisk()
-        self._network = LinkedNetwork(world.network, world.clock, world.tasks)
+        self._network = LinkedNetwork(world.network, world.clock, world.tasks, dict(orders.peer_of_port))
+        self._orders = orders
         everything = NodeWorld(self.clock, self.disk, world.random, self._tasks, self._network)
-        self.node: Node = build(BrokerConfig(settings), everything)
+        self.node: Node = build(BrokerConfig(orders.settings), everything)
 
     async def start(self) -> None:
         """Return when clients are served. What was never formatted is."""
-        self.node.format_if_new()
+        for fault in self._orders.faults:
+            await self.switch(*fault)
+        self.node.format_if_new(self._orders.cluster_id)
         await self.node.start()
 
     async def stop(self) -> None:
@@ -101,29 +134,25 @@ class Host:
             await self._real_tasks.sleep_ms(SETTLE_MS)
         return self.clock.ahead_ms
 
-    async def cut(self) -> None:
-        self.link.cut()
-
-    async def silence(self, direction: str) -> None:
-        self.link.silence(cast(Any, direction))
-
-    async def delay(self, delay_ms: float) -> None:
-        self.link.delay(delay_ms)
-
-    async def drop(self) -> None:
-        self.link.drop()
-
-    async def heal(self) -> None:
-        self.link.heal()
+    async def switch(self, target: Target, name: str, *arguments: Any) -> None:
+        """Break or heal the link to all clients, or what this node has opened to another: one of `SWITCHES`."""
+        assert name in SWITCHES, name
+        link: Link | PeerLink = self._network.peers[target] if isinstance(target, int) else self.link
+        getattr(link, name)(*arguments)
 
     async def link_state(self) -> str:
-        """What keeps a request from being answered: `cut`, `silent`, or nothing."""
+        """What keeps a client's request from being answered: `cut`, `silent`, or nothing."""
         if self.link.is_cut:
             return "cut"
-        return "silent" if self.link.holds_requests or self.link.holds_responses else ""
+        return "silent" if self.link.holds_incoming or self.link.holds_outgoing else ""
+
+    async def quorum_leader(self) -> list[int]:
+        """The epoch of the metadata quorum, and who leads it, -1 if nobody; as this node knows it."""
+        return [self.node.raft.epoch, self.node.raft.leader_id]
 
     async def connection_count(self) -> int:
         return self.link.connection_count
 
 
-COMMANDS = ("move_time", "cut", "silence", "delay", "drop", "heal", "link_state", "connection_count")
+COMMANDS = ("move_time", "switch", "link_state", "quorum_leader", "connection_count")
+SWITCHES = ("cut", "silence", "delay", "drop", "heal")

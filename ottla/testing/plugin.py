@@ -35,6 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--ottla-processes", action="store_true", default=False, help="run the broker in a process of its own"
     )
+    group.addoption(
+        "--ottla-nodes", type=int, default=None, help="how many nodes the cluster has; 1 unless ottla_nodes says"
+    )
+    parser.addini("ottla_nodes", "how many nodes the cluster of ottla_cluster has", default="1")
     parser.addini(
         "ottla_scope", "how long one cluster of ottla_cluster serves: " + ", ".join(SCOPES), default="session"
     )
@@ -50,11 +54,12 @@ def _scope(fixture_name: str, config: pytest.Config) -> Scope:
 
 @pytest.fixture(scope=_scope)
 def ottla_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A running `ottla.testing.Cluster` of one node."""
+    """A running `ottla.testing.Cluster`, of one node unless told otherwise."""
     from ottla.testing.cluster import Cluster
 
+    config = request.config
     with Cluster(
-        processes=request.config.getoption("--ottla-processes"), settings=_settings(request.config)
+        _node_count(config), processes=config.getoption("--ottla-processes"), settings=_settings(config)
     ) as cluster:
         yield cluster
 
@@ -75,6 +80,14 @@ def ottla_topic(ottla_cluster: Cluster, request: pytest.FixtureRequest) -> str:
 
 
 _topic_count = pytest.StashKey[int]()
+
+
+def _node_count(config: pytest.Config) -> int:
+    count = config.getoption("--ottla-nodes") or config.getini("ottla_nodes")
+    try:
+        return int(count)
+    except ValueError:
+        raise pytest.UsageError(f"ottla_nodes is a number, and not {count!r}") from None
 
 
 def _settings(config: pytest.Config) -> dict[str, str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from ottla.testing.errors import ClusterError
+from ottla.testing.host import Orders
 
-START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 60.0
 LOG_LINES = 20
 
@@ -21,18 +22,16 @@ LOG_LINES = 20
 class ProcessNode:
     """A `NodeUnderTest`. Its log is in a file beside its data."""
 
-    def __init__(self, name: str, host: str, directory: str, settings_for: Callable[[int], dict[str, str]]) -> None:
-        """`settings_for` gives the settings for a port: 0 at first, then always the one that was chosen.
-
-        `directory` is the cluster's, which the process removes if it is left alone.
-        """
+    def __init__(self, name: str, host: str, directory: str) -> None:
+        """`directory` is the cluster's, which the process removes if it is left alone."""
         self._name = name
         self._host_name = host
         self._directory = directory
         self._log_path = f"{directory}/{name}.log"
-        self._settings_for = settings_for
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = b""
+        self._is_ready = False
+        self.is_paused = False
         self._port = 0
         self._ahead_ms = 0
 
@@ -49,9 +48,10 @@ class ProcessNode:
     def address(self) -> str:
         return f"{self._host_name}:{self._port}"
 
-    def start(self) -> None:
+    def begin(self, orders: Orders) -> None:
         assert self._process is None, "it runs already"
         self._answers = b""
+        self._is_ready = False
         with open(self._log_path, "ab") as log:
             # A session of its own: Ctrl-C at the terminal is the test's to handle.
             self._process = subprocess.Popen(
@@ -61,17 +61,13 @@ class ProcessNode:
                 stderr=log,
                 start_new_session=True,
             )
-        try:
-            orders = {
-                "settings": self._settings_for(self._port),
-                "ahead_ms": self._ahead_ms,
-                "directory": self._directory,
-            }
-            self._write(json.dumps(orders))
-            self._port = self._read(START_TIMEOUT_S)["port"]
-        except BaseException:
-            self.kill()
-            raise
+        self._write(json.dumps({**asdict(orders), "ahead_ms": self._ahead_ms, "directory": self._directory}))
+
+    def is_ready(self, timeout_s: float) -> bool:
+        if not self._is_ready and self._has_answer(timeout_s):
+            self._port = self._take_answer()["port"]
+            self._is_ready = True
+        return self._is_ready
 
     def stop(self) -> None:
         try:
@@ -87,6 +83,7 @@ class ProcessNode:
         if self._process is None:
             return
         process, self._process = self._process, None
+        self.is_paused = False
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
@@ -95,6 +92,16 @@ class ProcessNode:
                 pipe.close()
             except BrokenPipeError:
                 continue  # it died before it had read all that it was told
+
+    def pause(self) -> None:
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(signal.SIGCONT)
+        self.is_paused = False
 
     def ask(self, command: str, *arguments: Any) -> Any:
         self._write(json.dumps([command, *arguments]))
@@ -114,6 +121,12 @@ class ProcessNode:
 
     def _read(self, timeout_s: float) -> dict[str, Any]:
         """The next answer; what the node says went wrong is raised."""
+        if not self._has_answer(timeout_s):
+            raise ClusterError(f"{self._name} has not answered within {timeout_s:g} s.{self._log_tail()}")
+        return self._take_answer()
+
+    def _has_answer(self, timeout_s: float) -> bool:
+        """Whether there is one by the end of that time."""
         assert self._process is not None, "it does not run"
         assert self._process.stdout is not None, "it was asked for"
         deadline = time.monotonic() + timeout_s
@@ -121,11 +134,14 @@ class ProcessNode:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._answers:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise ClusterError(f"{self._name} has not answered within {timeout_s:g} s.{self._log_tail()}")
+                    return False
                 data = os.read(self._process.stdout.fileno(), 65536)
                 if not data:
                     raise self._gone()
                 self._answers += data
+        return True
+
+    def _take_answer(self) -> dict[str, Any]:
         line, _, self._answers = self._answers.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:

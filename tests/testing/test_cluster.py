@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from ottla.errors import InvalidConfig, InvalidPartitions, TopicAlreadyExists
 from ottla.node import CannotStart
 from ottla.testing import AsyncCluster, Cluster, ClusterError
+from ottla.testing.ports import HeldPorts
 
 CYCLES = 100
 GROWTH_BYTES_MAX = 16 * 1024 * 1024
@@ -185,11 +186,42 @@ def test_the_process_of_a_test_that_was_killed_ends_and_leaves_nothing() -> None
         time.sleep(0.02)
 
 
-def test_a_cluster_is_of_one_node_for_now() -> None:
-    with pytest.raises(ClusterError) as refused:
-        Cluster(nodes=3)
-    assert "replication is still to come" in str(refused.value)
-    assert "\n" not in str(refused.value)
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_cluster_of_which_one_node_cannot_start_says_why_and_leaves_nothing(processes: bool) -> None:
+    with Cluster(3, processes=processes):
+        pass
+    before = traces()
+    ports = HeldPorts("127.0.0.1")
+    listeners = f"PLAINTEXT://127.0.0.1:0,PEERS://127.0.0.1:0,CONTROLLER://127.0.0.1:{ports.choose()}"
+    begun = time.monotonic()
+    with pytest.raises((CannotStart, ClusterError), match="Cannot listen on CONTROLLER"):
+        Cluster(3, processes=processes, settings={"listeners": listeners}).start()
+    assert time.monotonic() - begun < 25, "the one that could start is not waited for"
+    ports.close()
+    assert traces() == before
+
+
+def test_nothing_is_left_of_many_nodes_however_they_were_left() -> None:
+    before: dict[str, object] = {}
+    for number in range(4):
+        with Cluster(3, topics={"t": 3}) as cluster:
+            addresses = cluster.bootstrap_servers.split(",")
+            if number == 1:
+                cluster.kill(0)
+            if number == 2:
+                cluster.pause([0, 1])
+            if number == 3:
+                cluster.cut(0, silent=True)
+        assert not any(map(can_connect, addresses))
+        if number == 0:
+            before = traces()
+    assert traces() == before
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 17])
+def test_a_cluster_has_at_least_one_node_and_not_too_many(nodes: int) -> None:
+    with pytest.raises(ClusterError, match=f"1 to 16 nodes, and not {nodes}"):
+        Cluster(nodes)
 
 
 def test_topics_are_made_at_the_start_and_later_with_settings(cluster: Cluster) -> None:

@@ -19,7 +19,7 @@ TWO_MODULES = {
         import pytest, socket
 
         def test_it_serves(ottla_bootstrap, ottla_topic, seen):
-            host, port = ottla_bootstrap.split(":")
+            host, port = ottla_bootstrap.split(",")[0].split(":")
             socket.create_connection((host, int(port))).close()
             seen.append((ottla_bootstrap, ottla_topic))
 
@@ -87,6 +87,14 @@ def test_scope_and_settings_are_chosen_in_the_ini_file(
 
 def test_a_broker_in_a_process_of_its_own(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({address for address, _ in run(pytester, monkeypatch, "--ottla-processes")}) == 1
+
+
+@pytest.mark.parametrize("in_ini", [False, True])
+def test_a_cluster_of_several_nodes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, in_ini: bool) -> None:
+    if in_ini:
+        pytester.makeini("[pytest]\nottla_nodes = 3\n")
+    seen = run(pytester, monkeypatch, *([] if in_ini else ["--ottla-nodes", "3"]))
+    assert {len(address.split(",")) for address, _ in seen} == {3}
 
 
 def test_an_unknown_scope_is_refused(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

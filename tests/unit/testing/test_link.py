@@ -114,7 +114,7 @@ def test_a_cut_link_closes_and_refuses_and_has_its_port_again_when_healed() -> N
     with_link(test)
 
 
-@pytest.mark.parametrize("direction", ["both", "requests", "responses"])
+@pytest.mark.parametrize("direction", ["both", "incoming", "outgoing"])
 def test_a_silent_link_holds_back_its_direction_until_it_is_healed(direction: str) -> None:
     async def test(bench: Bench) -> None:
         reader, writer = await bench.connect()
@@ -126,7 +126,7 @@ def test_a_silent_link_holds_back_its_direction_until_it_is_healed(direction: st
         late_writer.write(b"late")
         assert await is_quiet(reader)
         assert await is_quiet(late_reader)
-        reaches = direction == "responses"
+        reaches = direction == "outgoing"
         assert [echo.got for echo in bench.echoes] == ([b"onetwo", b"late"] if reaches else [b"one", b""])
         bench.link.heal()
         writer.write(b"three")
@@ -181,7 +181,7 @@ def test_what_a_node_has_sent_counts_as_unsent_and_is_sent_before_the_close() ->
         writer.write(b"one")
         assert await reader.readexactly(3) == b"one"
         (echo,) = bench.echoes
-        bench.link.silence("responses")
+        bench.link.silence("outgoing")
         echo.stream.send([b"last ", b"words"])
         assert echo.stream.unsent_bytes == 10
         echo.stream.close()
