@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # name -> (module, one line of help). The module holds a click command named `command`.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "cluster": ("ottla.cli.cluster", "Start a cluster on this machine, a process for each node."),
     "completion": ("ottla.cli.completion", "Let the shell complete commands, topics and groups."),
     "configs": ("ottla.cli.configs", "Show and change settings of topics, brokers, groups, clients and users."),
     "console-consumer": ("ottla.cli.console_consumer", "Print the records of topics."),

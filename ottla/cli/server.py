@@ -28,10 +28,18 @@ def command() -> None:
 @command.command()
 @click.argument("properties", type=click.Path())
 @click.option("--override", metavar="NAME=VALUE", multiple=True, help="A setting that replaces the file's.")
+@click.option("--format-new", metavar="CLUSTER_ID", help="Format directories that are new, for this cluster.")
 @click.option("--metrics", metavar="[HOST:]PORT", help="Answer GET /metrics in Prometheus form there.")
 @click.option("--log-level", type=click.Choice(list(LEVELS), case_sensitive=False), default="INFO", show_default=True)
 @click.option("--log-json", is_flag=True, help="Log one JSON object a line.")
-def start(properties: str, override: tuple[str, ...], metrics: str | None, log_level: str, log_json: bool) -> None:
+def start(
+    properties: str,
+    override: tuple[str, ...],
+    format_new: str | None,
+    metrics: str | None,
+    log_level: str,
+    log_json: bool,
+) -> None:
     """Start the node that PROPERTIES describes; its directories must be formatted (`ottla storage format`)."""
     from ottla.config import MalformedEscape, read_properties
 
@@ -48,7 +56,7 @@ def start(properties: str, override: tuple[str, ...], metrics: str | None, log_l
             fail(f"--override takes NAME=VALUE, and {item!r} has no '='")
         values[name.strip()] = value.strip()
     set_up_logging(log_level, as_json=log_json)
-    run(values, metrics=metrics)
+    run(values, format_first=format_new is not None, cluster_id=format_new, metrics=metrics)
 
 
 def run(
@@ -56,10 +64,12 @@ def run(
     on_ready: Callable[[Node], None] = lambda _: None,
     *,
     format_first: bool = False,
+    cluster_id: str | None = None,
     topics: Sequence[tuple[str, int]] = (),
     metrics: str | None = None,
 ) -> None:
-    """Run a node with these settings until it is asked to stop; `format_first` prepares directories that are new."""
+    """Run a node with these settings until it is asked to stop; `format_first` prepares directories that are new,
+    for the cluster of that id or one of their own."""
     host, _, port = (metrics or "").rpartition(":")
     if metrics and not port.isdigit():
         fail(f"--metrics takes a port, or a host and a port, and not {metrics!r}")
@@ -78,7 +88,7 @@ def run(
     async def main(world: NodeWorld, stop: Promise[str]) -> None:
         node = build(BrokerConfig(values), world, metrics_address=metrics_address)
         if format_first:
-            node.format_if_new()
+            node.format_if_new(cluster_id)
         await node.start()
         await node.create_topics(topics)
         on_ready(node)
