@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from tests.support.survey import QUIET, TIMEOUT_S
 
+GROUP = "copy"
 BATCH_MAX = 500
 POLL_S = 0.2
 CALL_S = 10.0
-COMMON = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "topic.metadata.refresh.interval.ms": 1000}
+COMMON = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "topic.metadata.refresh.interval.ms": 1000,
+    "socket.timeout.ms": 4000,
+}
 
 
 class Copier:
@@ -35,11 +42,20 @@ class Copier:
         """How many producers there were: one that is fenced, or whose commit's outcome is unknown, is replaced."""
         self.failures: list[str] = []
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {self.records} records in {self.committed} transactions, {self.aborted} aborted, "
+            f"{self.lives} producers, {self.failures}"
+        )
+
     def start(self) -> None:
         self._thread.start()
 
-    def finish(self) -> None:
+    def ask_to_finish(self) -> None:
         self._is_over.set()
+
+    def finish(self) -> None:
+        self.ask_to_finish()
         self._thread.join(3 * TIMEOUT_S)
         assert not self._thread.is_alive(), f"{self.name} does not end"
 
@@ -62,7 +78,7 @@ class Copier:
         })  # fmt: skip
         consumer = Consumer({
             "bootstrap.servers": self._address,
-            "group.id": "copy",
+            "group.id": GROUP,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
@@ -89,7 +105,8 @@ class Copier:
                 producer.produce(
                     self._target, message.value(), key=message.key(), partition=int(message.partition() or 0)
                 )
-            positions = consumer.position(consumer.assignment())
+            ends = {int(message.partition() or 0): int(message.offset() or 0) + 1 for message in found}
+            positions = [TopicPartition(self._source, partition, offset) for partition, offset in ends.items()]
             metadata = consumer.consumer_group_metadata()
             _again(lambda timeout: producer.send_offsets_to_transaction(positions, metadata, timeout))
             _again(producer.commit_transaction)
@@ -108,12 +125,12 @@ class Copier:
             consumer.seek(TopicPartition(place.topic, place.partition, max(0, place.offset)))
 
 
-def _again(call: object) -> None:
+def _again(call: Callable[[float], object]) -> None:
     """Call until it is answered, as librdkafka's documentation says: what may be tried again is."""
     deadline = time.monotonic() + 2 * TIMEOUT_S
     while True:
         try:
-            call(CALL_S)  # type: ignore[operator]
+            call(CALL_S)
             return
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:

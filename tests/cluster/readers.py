@@ -47,8 +47,11 @@ class Readers:
         for thread in self._threads:
             thread.start()
 
-    def finish(self) -> None:
+    def ask_to_finish(self) -> None:
         self._is_over.set()
+
+    def finish(self) -> None:
+        self.ask_to_finish()
         for thread in self._threads:
             thread.join(2 * TIMEOUT_S)
             assert not thread.is_alive(), f"{thread.name} does not end"

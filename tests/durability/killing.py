@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
@@ -34,6 +35,8 @@ class Load:
     address: str
     pause_s: float = 0.001
     """Between two records for each partition."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """librdkafka's, on top of those below."""
     acknowledged: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     """Partition -> offset -> value."""
     failed: list[str] = field(default_factory=list)
@@ -69,6 +72,7 @@ class Load:
             "delivery.timeout.ms": 120_000,
             "topic.metadata.refresh.interval.ms": 1000,
             **QUIET,
+            **self.settings,
         })  # fmt: skip
         filler = b"." * VALUE_SIZE
         while not self._is_over.is_set():
