@@ -26,9 +26,11 @@ from ottla.world import Promise, Tasks
 T = TypeVar("T")
 
 ATTEMPTS_MAX = 9
+UNMADE_ATTEMPTS_MAX = 6
 BACKOFF_MS = 100
-"""Doubled with every attempt: a topic that has to be made first is there after one or two, and 25 seconds are enough
-for another broker to take over from a coordinator that has died. Kafka begins with a second, and gives up after 31."""
+"""Doubled with every attempt. 25 seconds in all are enough for another broker to take over from a coordinator that has
+died; a topic that has to be made first is there after one or two attempts, or cannot be made, which is known after
+three seconds. Kafka begins with a second, and gives up after 31."""
 _TRANSIENT = (
     CoordinatorNotAvailable,
     CoordinatorLoadInProgress,
@@ -63,10 +65,11 @@ class PatientPersister:
     """A persister over another one that asks again while there is no coordinator, it is still loading, has not heard of
     the topic yet, or cannot be reached.
 
-    `on_absent` is told each time that nobody answered: `__share_group_state` is made when it is first needed.
+    `on_absent` is told each time that nobody answered, and says whether `__share_group_state` is still to be made: that
+    happens when it is first needed.
     """
 
-    def __init__(self, inner: Persister, tasks: Tasks, on_absent: Callable[[], object]) -> None:
+    def __init__(self, inner: Persister, tasks: Tasks, on_absent: Callable[[], bool]) -> None:
         self._inner = inner
         self._tasks = tasks
         self._on_absent = on_absent
@@ -95,8 +98,7 @@ class PatientPersister:
 
         def told(done: Promise[T]) -> None:
             nonlocal attempt
-            if attempt < ATTEMPTS_MAX and _is_early(done):
-                self._on_absent()
+            if _is_early(done) and attempt < (UNMADE_ATTEMPTS_MAX if self._on_absent() else ATTEMPTS_MAX):
                 self._tasks.later(BACKOFF_MS << (attempt - 1), lambda: call().add_done_callback(told))
                 attempt += 1
                 return

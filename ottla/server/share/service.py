@@ -42,9 +42,12 @@ class ShareService:
         self.states = GroupStates(broker.groups, persister, world.tasks)
         replicas.watch(SHARE_TOPIC, self.coordinator)
 
-    def _create_topic(self, broker: BrokerServices) -> None:
-        if SHARE_TOPIC not in broker.node.image.topics.by_name:
+    def _create_topic(self, broker: BrokerServices) -> bool:
+        """Ask for `__share_group_state` where it is not there; whether that is so."""
+        is_absent = SHARE_TOPIC not in broker.node.image.topics.by_name
+        if is_absent:
             broker.topic_creation.create([SHARE_TOPIC])
+        return is_absent
 
     def _on_leave(self, group_id: str, member_id: str, partitions: list[Index]) -> None:
         for promise in self.partitions.release(group_id, member_id, partitions):

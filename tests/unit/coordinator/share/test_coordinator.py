@@ -53,10 +53,11 @@ def test_a_patient_persister_asks_for_the_topic_and_answers_when_it_is_there() -
     play = Play()
     asked: list[int] = []
 
-    def create() -> None:
+    def create() -> bool:
         asked.append(play.node.world.clock.now_ms())
         if len(asked) == 2:
             play.publish(STATE_TOPIC, 3)
+        return len(asked) < 2
 
     persister = PatientPersister(play.coordinator, play.node.world.tasks, create)
     promise = persister.initialize(KEY, state_epoch=3, start_offset=17)
@@ -66,11 +67,17 @@ def test_a_patient_persister_asks_for_the_topic_and_answers_when_it_is_there() -
     assert play.node.wait(persister.read(KEY, leader_epoch=0)).start_offset == 17
 
 
-def test_a_patient_persister_gives_up_in_the_end_and_passes_other_errors_on_at_once() -> None:
+@pytest.mark.parametrize(("is_unmade", "patience_ms"), [(True, 3_100), (False, 25_500)])
+def test_a_patient_persister_gives_up_in_the_end_and_passes_other_errors_on_at_once(
+    is_unmade: bool, patience_ms: int
+) -> None:
+    """A topic that cannot be made is not waited for as long as another coordinator is."""
     play = Play()
-    persister = PatientPersister(play.coordinator, play.node.world.tasks, lambda: None)
+    persister = PatientPersister(play.coordinator, play.node.world.tasks, lambda: is_unmade)
+    begun_ms = play.node.world.clock.monotonic_ms()
     with pytest.raises(CoordinatorNotAvailable):
         play.node.wait(persister.read_summary(KEY))
+    assert play.node.world.clock.monotonic_ms() - begun_ms == patience_ms
     play.publish(STATE_TOPIC, 1)
     refused = persister.read(KEY, leader_epoch=0)
     with pytest.raises(InvalidRequest):
