@@ -35,6 +35,7 @@ def test_a_listener_that_has_not_caught_up_reads_nothing_of_a_log_that_was_close
             on_caught_up=lambda: None,
             on_error=failures.append,
         )
+
         def is_busy() -> bool:
             return subscription.is_busy
 
