@@ -237,12 +237,16 @@ class Segment:
         """The batch that holds `offset`, or the next one after it; None when all end below."""
         if self.size == 0:
             return None
+        return find_batch(self._file or self.file(), offset, self._position_before(offset), self.size)
+
+    def _position_before(self, offset: int) -> int:
+        """Where a batch begins at or before `offset`, as the index says; one that is damaged there is rebuilt."""
         entry = self.offset_index.floor(offset)
         if entry.position and not self._agrees_with(entry):
             log.warning("[Segment %s] The offset index is damaged at %s; rebuilding it", self.path, entry)
             self.rebuild_indexes()
             entry = self.offset_index.floor(offset)
-        return find_batch(self._file or self.file(), offset, entry.position, self.size)
+        return entry.position
 
     def _agrees_with(self, entry: OffsetPosition) -> bool:
         """Whether a batch begins where the index says, no later than at the offset it says."""
@@ -271,7 +275,7 @@ class Segment:
     def read_next_offset(self) -> int:
         """The offset after the last whole batch: read from the last index entry on."""
         end = self.base_offset
-        for _, batch in self.batches(self.offset_index.floor(self.offset_index.last_offset).position):
+        for _, batch in self.batches(self._position_before(self.offset_index.last_offset)):
             end = batch.next_offset
         return end
 

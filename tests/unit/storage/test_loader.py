@@ -396,3 +396,19 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again() -> None:
         world.disk.crash()
         log.open(recovery_point=log.log.recovery_point)
         assert values(log.log, isolation=Isolation.LOG_END) == [b"before", b"after"], f"seed {seed}"
+
+
+def test_a_damaged_offset_index_does_not_hide_the_end_of_the_log() -> None:
+    """The end is read from the index's last entry on. With one that pointed into a batch, a clean start found no batch
+    there and took the log for empty."""
+    log = TestLog(index_interval_bytes=100)
+    for number in range(20):
+        log.append(b"value %d" % number)
+    before = stopped(log)
+    name = f"{0:020d}.index"
+    data = bytearray(log.world.disk.read(f"{log.path}/{name}"))
+    data[-1] ^= 1
+    write(log, name, bytes(data))
+    log.open(clean=True)
+    assert log.log.log_end_offset == 20
+    assert read_records(log.log, isolation=Isolation.LOG_END) == before["records"]
