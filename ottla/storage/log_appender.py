@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ottla.errors import CorruptMessage, InvalidRecord, RecordListTooLarge
+from ottla.errors import CorruptMessage, InvalidRecord, OutOfOrderSequenceNumber, RecordListTooLarge
 from ottla.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, Batch, batches
 from ottla.storage.append_rules import AppendRules
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.producer_append import TRANSACTION_VERSION_UNKNOWN
 from ottla.storage.producer_entry import BatchMetadata
 from ottla.storage.rebuild import end_transaction
+from ottla.storage.recall import recall_batches
 from ottla.storage.validator import AppendOrigin, accept, only_batch
 from ottla.types import Buffer
 
@@ -223,14 +224,19 @@ class LogAppender:
             producers = owner.producers
             update = None
             if has_producer:
-                update = producers.analyze(
-                    taken,
-                    origin,
-                    segment.base_offset if roll_offset is None else roll_offset,
-                    segment.size if roll_offset is None else 0,
-                    verification_guard,
-                    transaction_version,
-                )
+                base_offset = segment.base_offset if roll_offset is None else roll_offset
+                position = segment.size if roll_offset is None else 0
+                try:
+                    update = producers.analyze(
+                        taken, origin, base_offset, position, verification_guard, transaction_version
+                    )
+                except OutOfOrderSequenceNumber:
+                    entry = producers.producers.get(last.producer_id)
+                    if entry is None or not recall_batches(entry, owner.segments, owner.log_start_offset):
+                        raise
+                    update = producers.analyze(
+                        taken, origin, base_offset, position, verification_guard, transaction_version
+                    )
                 if update.duplicate is not None:
                     return update.duplicate
             if len(taken) > 1 or last.leader_epoch != owner.epochs.latest_epoch:

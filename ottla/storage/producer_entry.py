@@ -36,7 +36,15 @@ class BatchMetadata(NamedTuple):
 class ProducerStateEntry:
     """The state of one producer id. `txn_first_offset` is where its open transaction begins; None without one."""
 
-    __slots__ = ("batches", "coordinator_epoch", "last_timestamp", "producer_epoch", "producer_id", "txn_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "is_from_snapshot",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "txn_first_offset",
+    )
 
     def __init__(
         self,
@@ -53,6 +61,8 @@ class ProducerStateEntry:
         self.txn_first_offset = txn_first_offset
         # A list, though the oldest goes first: there may be very many producers, and a deque takes 700 bytes more.
         self.batches: list[BatchMetadata] = []
+        self.is_from_snapshot = False
+        """Whether the log may hold older batches of this epoch than `batches`: a snapshot has only the last one."""
 
     @property
     def last_sequence(self) -> int:
@@ -108,6 +118,7 @@ class ProducerStateEntry:
     def _enter_epoch(self, producer_epoch: int) -> None:
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
+            self.is_from_snapshot = False
             self.producer_epoch = producer_epoch
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """The bytes of a `.snapshot` file: the producers' state at one offset of the log.
 
 Promises: the bytes are Kafka's, and a file that was torn or changed is found out by its checksum. Of each producer's
-batches only the last is kept, as in Kafka: after a restart only the very last batch can be told to be a duplicate.
+batches only the last is kept, as in Kafka; the others are read from the log when they are asked for (`recall`).
 Called by `producer_state` and by the dump tool. On disk: a version, a CRC-32C of all that follows it, a count, and 46
 bytes a producer.
 """
@@ -74,6 +74,7 @@ def _entry(
     entry = ProducerStateEntry(producer_id, producer_epoch, coordinator_epoch, timestamp, open_since)
     if last_offset >= 0:
         entry.add_batch(producer_epoch, BatchMetadata(last_sequence, last_offset, offset_delta, timestamp))
+    entry.is_from_snapshot = True
     return entry
 
 
