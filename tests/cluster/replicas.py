@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ottla.records import batches
-from tests.support.processes import ClusterProcesses
+from tests.support.processes import METADATA_TOPIC, ClusterProcesses
 
 CHECKPOINT = "replication-offset-checkpoint"
 HEADER_LINES = 2
@@ -52,6 +52,14 @@ def check_equal_replicas(cluster: ClusterProcesses, *, whole: tuple[str, ...]) -
                 f"{name}: the replicas of nodes {first} and {one} {difference(logs[first], data)}"
             )
     return len(partitions)
+
+
+def check_equal_metadata(cluster: ClusterProcesses, word: bytes) -> None:
+    """Assert that the controllers' metadata logs are equal as far as they go, and that all have come to `word`."""
+    logs = {node.node_id: log_bytes(node.data / f"{METADATA_TOPIC}-0") for node in cluster.controllers}
+    shortest = min(map(len, logs.values()))
+    assert len({data[:shortest] for data in logs.values()}) == 1
+    assert all(word in data for data in logs.values())
 
 
 def difference(ours: bytes, theirs: bytes) -> str:

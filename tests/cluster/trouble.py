@@ -1,4 +1,4 @@
-"""Trouble for a cluster of processes: leaders, controllers and followers are killed, stood still, ended, restarted.
+"""Trouble for a cluster of processes: leaders, controllers and followers are killed, stood still, ended, cut off.
 
 `Trouble` does it for so many seconds, one node at a time and, where there are five, now and then two: a majority is
 always left. What it does next comes from a seed; when, from the machine. Called by tests.
@@ -15,6 +15,9 @@ from tests.support.processes import SESSION_MS, ClusterProcesses, NodeProcess
 
 ROLES = ("leader", "controller", "follower")
 DEEDS = ("kill", "pause", "stop")
+CUTS = ("cut", "cut from controllers", "mute", "deafen")
+"""Where nodes are in namespaces: off from everybody, off from the quorum only, unheard by other nodes, and hearing none
+of them. Clients reach a node in the last three."""
 TWO_MIN = 5
 """With so many nodes, two may be down at once."""
 
@@ -42,11 +45,15 @@ class Trouble:
             between()
 
     def _plan(self) -> Iterator[tuple[str, str]]:
-        """Every deed to every role, in a new order each time."""
+        """Every deed to every role, in a new order each time, beginning with one of each deed."""
+        deeds = [*DEEDS, *(CUTS if self._cluster.network is not None else ())]
         while True:
-            pairs = [(role, deed) for role in ROLES for deed in DEEDS]
+            pairs = [(role, deed) for role in ROLES for deed in deeds]
             self._chance.shuffle(pairs)
-            yield from pairs
+            first = [next(pair for pair in pairs if pair[1] == deed) for deed in deeds]
+            self._chance.shuffle(first)
+            yield from first
+            yield from (pair for pair in pairs if pair not in first)
 
     def _choose(self, role: str) -> NodeProcess:
         cluster = self._cluster
@@ -58,11 +65,15 @@ class Trouble:
         return self._chance.choice([node for node in cluster.brokers if node.node_id != leader])
 
     def _harm(self, victims: list[NodeProcess], deed: str, between: Callable[[], None]) -> None:
+        if deed in CUTS:
+            self._cut([node.node_id for node in victims], deed)
+            self._outlast_session(between)
+            self._cluster.heal()
+            return
         for node in victims:
             {"kill": node.kill, "pause": node.pause, "stop": node.stop}[deed]()
         if deed == "pause":
-            time.sleep(SESSION_MS / 1000 + self._chance.uniform(0.5, 1.5))
-            between()
+            self._outlast_session(between)
             for node in victims:
                 node.resume()
             return
@@ -70,3 +81,19 @@ class Trouble:
             between()  # the others go on without it
         time.sleep(self._chance.uniform(0, 1))
         self._cluster.start(*(node.node_id for node in victims))
+
+    def _outlast_session(self, between: Callable[[], None]) -> None:
+        time.sleep(SESSION_MS / 1000 + self._chance.uniform(0.5, 1.5))
+        between()
+
+    def _cut(self, victims: list[int], deed: str) -> None:
+        cluster = self._cluster
+        if deed == "cut":
+            cluster.isolate(*victims)
+            return
+        nodes = cluster.controllers if deed == "cut from controllers" else list(cluster)
+        pairs = [(one, node.node_id) for one in victims for node in nodes if node.node_id != one]
+        if deed != "deafen":
+            cluster.cut(*pairs)
+        if deed != "mute":
+            cluster.cut(*((other, one) for one, other in pairs))

@@ -39,6 +39,8 @@ class Load:
     """librdkafka's, on top of those below."""
     acknowledged: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     """Partition -> offset -> value."""
+    unplaced: int = 0
+    """Acknowledged, but nobody said where: librdkafka takes a batch for written when one sent after it is."""
     failed: list[str] = field(default_factory=list)
     sent: list[int] = field(default_factory=lambda: [0] * PARTITION_COUNT)
 
@@ -57,7 +59,7 @@ class Load:
 
     @property
     def count(self) -> int:
-        return sum(map(len, self.acknowledged.values()))
+        return self.unplaced + sum(map(len, self.acknowledged.values()))
 
     def _run(self) -> None:
         producer = Producer({
@@ -93,8 +95,9 @@ class Load:
         assert partition is not None
         if error is not None:
             self.failed.append(f"{value[:20]!r}: {error}")
+        elif offset is None:
+            self.unplaced += 1
         else:
-            assert offset is not None
             self.acknowledged[partition][offset] = value
 
 

@@ -1,7 +1,8 @@
-"""A cluster of real `ottla server` processes on loopback, each with its own properties file and directories.
+"""A cluster of real processes, Ottla's or for comparison Kafka's, each with its own properties file and directories.
 
-`ClusterProcesses` starts, kills, pauses and restarts its nodes and asks them what a test wants to know: who leads a
-partition, who is the active controller, whether every replica is in sync. Called by tests of what survives.
+`ClusterProcesses` starts, kills, pauses, cuts off and restarts its nodes and asks them what a test wants to know: who
+leads a partition, who is the active controller, whether every replica is in sync. Nodes are on loopback, or each in a
+network namespace of its own where the test gives a `Network`. Called by tests of what survives.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -32,8 +33,9 @@ from ottla.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
 )
+from tests.support.namespaces import CLIENTS, Network
 from tests.support.raw import RawClient
-from tests.support.server import OTTLA, READY_S, Server, free_ports, run_ottla
+from tests.support.server import READY_S, Server, free_ports, kafka_command, ottla_command, run_ottla
 
 CONTROLLER_ID_FIRST = 101
 """Ids of nodes that are controllers only."""
@@ -65,8 +67,18 @@ Answer = TypeVar("Answer")
 class NodeProcess(Server):
     """One node of a cluster. `launch` returns at once, because nodes of a quorum wait for each other."""
 
-    def __init__(self, node_id: int, properties: Path, *, is_broker: bool, data: Path) -> None:
-        super().__init__("ottla", [*OTTLA, "server", "start", str(properties)], properties)
+    def __init__(
+        self,
+        node_id: int,
+        properties: Path,
+        *,
+        is_broker: bool,
+        data: Path,
+        is_kafka: bool = False,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        name, command = ("kafka", kafka_command(properties)) if is_kafka else ("ottla", ottla_command(properties))
+        super().__init__(name, [*prefix, *command], properties)
         self.node_id = node_id
         self.is_broker = is_broker
         self.data = data
@@ -77,7 +89,7 @@ class NodeProcess(Server):
         return self.process is not None
 
     def is_ready(self) -> bool:
-        return super().is_ready() if self.is_broker else is_listening(self.port)
+        return super().is_ready() if self.is_broker else is_listening(self.host, self.port)
 
     def pause(self) -> None:
         """SIGSTOP: it does nothing, and its connections stay open."""
@@ -94,20 +106,33 @@ class NodeProcess(Server):
 class ClusterProcesses:
     """`with ClusterProcesses(tmp_path, brokers=3) as cluster: ... cluster.addresses`
 
-    Nodes have both roles, unless `controllers` says how many nodes are controllers only.
+    Nodes have both roles, unless `controllers` says how many nodes are controllers only. `network` must have a host for
+    the id of every node (`node_ids`), and is the caller's to close.
     """
 
     def __init__(
-        self, directory: Path, *, brokers: int = 3, controllers: int = 0, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        *,
+        brokers: int = 3,
+        controllers: int = 0,
+        settings: Mapping[str, str] | None = None,
+        network: Network | None = None,
+        is_kafka: bool = False,
     ) -> None:
+        self.network = network
         self.nodes: dict[int, NodeProcess] = {}
         broker_ids = range(1, brokers + 1)
         voter_ids = range(CONTROLLER_ID_FIRST, CONTROLLER_ID_FIRST + controllers) if controllers else broker_ids
         free = free_ports(brokers + len(voter_ids))
         ports = dict(zip(broker_ids, free[:brokers], strict=True))
         voter_ports = dict(zip(voter_ids, free[brokers:], strict=True))
+
+        def host(node_id: int) -> str:
+            return "127.0.0.1" if network is None else network.address(node_id)
+
         common = {
-            "controller.quorum.voters": ",".join(f"{one}@127.0.0.1:{port}" for one, port in voter_ports.items()),
+            "controller.quorum.voters": ",".join(f"{one}@{host(one)}:{port}" for one, port in voter_ports.items()),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "default.replication.factor": str(min(3, brokers)),
@@ -121,10 +146,10 @@ class ClusterProcesses:
             roles, listeners = [], []
             if node_id in ports:
                 roles.append("broker")
-                listeners.append(f"PLAINTEXT://127.0.0.1:{ports[node_id]}")
+                listeners.append(f"PLAINTEXT://{host(node_id)}:{ports[node_id]}")
             if node_id in voter_ports:
                 roles.append("controller")
-                listeners.append(f"CONTROLLER://127.0.0.1:{voter_ports[node_id]}")
+                listeners.append(f"CONTROLLER://{host(node_id)}:{voter_ports[node_id]}")
             home = directory / f"node{node_id}"
             home.mkdir(parents=True)
             own = {
@@ -138,7 +163,14 @@ class ClusterProcesses:
             properties.write_text("".join(f"{name}={value}\n" for name, value in own.items()))
             formatted = run_ottla("storage", "format", "-t", cluster_id, "-c", properties)
             assert formatted.returncode == 0, formatted.stderr
-            self.nodes[node_id] = NodeProcess(node_id, properties, is_broker=node_id in ports, data=home / "data")
+            self.nodes[node_id] = NodeProcess(
+                node_id,
+                properties,
+                is_broker=node_id in ports,
+                data=home / "data",
+                is_kafka=is_kafka,
+                prefix=() if network is None else network.command(node_id),
+            )
         self._controllers = set(voter_ids)
 
     def __getitem__(self, node_id: int) -> NodeProcess:
@@ -176,6 +208,21 @@ class ClusterProcesses:
         ]
         for node in chosen:
             node.stop()
+
+    def cut(self, *links: tuple[int, int]) -> None:
+        """Lose what the first node of each link sends to the second; `namespaces.CLIENTS` is the test's side."""
+        assert self.network is not None, "only namespaces can be cut off from each other"
+        self.network.cut(*links)
+
+    def isolate(self, *node_ids: int, clients: bool = True) -> None:
+        """Cut nodes off from all others and from each other; from the clients too, unless told otherwise."""
+        others = [*(node.node_id for node in self), *([CLIENTS] if clients else [])]
+        pairs = [(one, other) for one in node_ids for other in others if other != one]
+        self.cut(*pairs, *((other, one) for one, other in pairs))
+
+    def heal(self) -> None:
+        assert self.network is not None, "only namespaces can be cut off from each other"
+        self.network.heal()
 
     def create_topic(
         self, name: str, partitions: int, *, replicas: int = 3, configs: Mapping[str, str] | None = None
@@ -237,12 +284,14 @@ class ClusterProcesses:
         return found.partitions
 
     def _ask(self, question: Callable[[RawClient], Answer]) -> Answer:
-        """What the first broker says that runs and answers."""
+        """What the first broker says that runs and answers. One that is cut off from more nodes than another may know
+        less, and is asked after it."""
+        network = self.network
         failure: Exception = ConnectionError("no broker runs")
-        for node in self.brokers:
+        for node in sorted(self.brokers, key=lambda node: 0 if network is None else network.cut_count(node.node_id)):
             if node.is_running and not node.is_paused:
                 try:
-                    with RawClient(node.port, timeout_s=ANSWER_S) as client:
+                    with RawClient(node.port, host=node.host, timeout_s=ANSWER_S) as client:
                         return question(client)
                 except OSError as error:
                     failure = error
@@ -265,7 +314,7 @@ class ClusterProcesses:
         return min((self._known_to(node) for node in self.brokers), key=len)
 
     def _known_to(self, node: NodeProcess) -> list[int]:
-        with RawClient(node.port) as client:
+        with RawClient(node.port, host=node.host) as client:
             answer = client.send(MetadataRequest(topics=[]), METADATA_VERSION, MetadataResponse)
         return [broker.node_id for broker in answer.brokers]
 
@@ -276,9 +325,14 @@ class ClusterProcesses:
                 node.kill()
 
 
-def is_listening(port: int) -> bool:
+def node_ids(brokers: int, controllers: int) -> list[int]:
+    """The ids that the nodes of such a cluster have."""
+    return [*range(1, brokers + 1), *range(CONTROLLER_ID_FIRST, CONTROLLER_ID_FIRST + controllers)]
+
+
+def is_listening(host: str, port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=READY_S).close()
+        socket.create_connection((host, port), timeout=READY_S).close()
     except ConnectionError:
         return False
     return True

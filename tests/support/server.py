@@ -80,6 +80,14 @@ def run_ottla(*arguments: str | Path, timeout: float = 30) -> subprocess.Complet
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
+def ottla_command(properties: Path) -> list[str]:
+    return [*OTTLA, "server", "start", str(properties)]
+
+
+def kafka_command(properties: Path) -> list[str]:
+    return [*JAVA, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
+
+
 class Server:
     """A node as a child process. `with Server.ottla(properties) as server: ... server.address`"""
 
@@ -87,8 +95,10 @@ class Server:
         self.name = name
         self._command = list(command)
         listeners = dict(line.partition("=")[::2] for line in properties.read_text().splitlines())["listeners"]
-        self.port = int(listeners.partition(",")[0].rpartition(":")[2])
-        self.address = f"127.0.0.1:{self.port}"
+        host, _, port = listeners.partition(",")[0].rpartition("/")[2].rpartition(":")
+        self.host = host or "127.0.0.1"
+        self.port = int(port)
+        self.address = f"{self.host}:{self.port}"
         self.log_path = properties.with_suffix(f".{name}.log")
         self.process: subprocess.Popen[bytes] | None = None
         self._launched_s = 0.0
@@ -97,11 +107,11 @@ class Server:
 
     @classmethod
     def ottla(cls, properties: Path) -> Server:
-        return cls("ottla", [*OTTLA, "server", "start", str(properties)], properties)
+        return cls("ottla", ottla_command(properties), properties)
 
     @classmethod
     def kafka(cls, properties: Path) -> Server:
-        return cls("kafka", [*JAVA, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)], properties)
+        return cls("kafka", kafka_command(properties), properties)
 
     def start(self) -> None:
         """Return when clients are served."""
@@ -124,7 +134,7 @@ class Server:
         self.ready_s = time.monotonic() - self._launched_s
 
     def is_ready(self) -> bool:
-        return is_answering(self.port)
+        return is_answering(self.port, host=self.host)
 
     def stop(self) -> None:
         """A controlled shutdown; raises when it is not an orderly one."""
@@ -177,11 +187,11 @@ class Server:
         self.process.wait()
 
 
-def is_answering(port: int) -> bool:
+def is_answering(port: int, *, host: str = "127.0.0.1") -> bool:
     """Whether the node answers a Metadata request and knows itself as a broker."""
     frame = write_request(RequestHeader(METADATA_KEY, METADATA_VERSION, 1, "probe"), MetadataRequest(topics=[]))
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=READY_S) as sock, sock.makefile("rb") as stream:
+        with socket.create_connection((host, port), timeout=READY_S) as sock, sock.makefile("rb") as stream:
             sock.sendall(frame)
             size = int.from_bytes(stream.read(4), "big")
             if not size:

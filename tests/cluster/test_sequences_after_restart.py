@@ -1,0 +1,109 @@
+"""What a broker that was restarted answers to a producer that sends its last batches again: Ottla's, and Kafka's.
+
+A client with five requests in flight (the default) that loses its leader sends all of them again, although they may be
+in the log. Whoever has been restarted since has read its producers from a snapshot, which holds the last batch of each.
+Kafka knows only that one then; Ottla finds the others in the log.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tests.support.logs import make_batch
+from tests.support.processes import ClusterProcesses, NodeProcess
+from tests.support.raw import RawClient
+
+TOPIC = "sequences"
+BATCH_COUNT = 3
+COORDINATOR_LOAD_IN_PROGRESS = 14
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+NOT_YET = (3, 6)
+"""Unknown topic or partition, or not the leader: a broker that has just been elected has not heard of it."""
+BOTH = [pytest.param("kafka", marks=pytest.mark.java), "ottla"]
+ANSWERS = {
+    "kafka": [(OUT_OF_ORDER_SEQUENCE_NUMBER, -1), (OUT_OF_ORDER_SEQUENCE_NUMBER, -1), (0, 2)],
+    "ottla": [(0, 0), (0, 1), (0, 2)],
+}
+"""Error code and offset of the first, the second and the third batch, each sent again."""
+pytestmark = pytest.mark.timeout(300)
+
+
+class Sender:
+    """One idempotent producer; batches of one record, the first with sequence 0."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        with RawClient(node.port) as client:
+            while True:
+                made = client.send(InitProducerIdRequest(None, 60_000), 4, InitProducerIdResponse)
+                if made.error_code != COORDINATOR_LOAD_IN_PROGRESS:
+                    break
+                time.sleep(0.05)  # Kafka has no block of producer ids yet
+        assert made.error_code == 0, made
+        self._producer_id = made.producer_id
+        self._timestamp = int(time.time() * 1000)
+
+    def send(self, node: NodeProcess, sequence: int) -> tuple[int, int]:
+        """Error code and offset."""
+        batch = make_batch(
+            b"value %d" % sequence,
+            timestamp=self._timestamp,
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            sequence=sequence,
+        )
+        data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(0, batch)])]
+        request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=data)
+        while True:
+            with RawClient(node.port) as client:
+                (answer,) = client.send(request, 9, ProduceResponse).responses
+            (one,) = answer.partition_responses
+            if one.error_code not in NOT_YET:
+                return one.error_code, one.base_offset
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("kind", BOTH)
+def test_batches_are_sent_again_to_a_leader_that_was_restarted(kind: str, end: str, tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, brokers=1, is_kafka=kind == "kafka") as cluster:
+        cluster.create_topic(TOPIC, 1, replicas=1)
+        sender = Sender(cluster[1])
+        before = [sender.send(cluster[1], sequence) for sequence in range(BATCH_COUNT)]
+        assert before == [(0, 0), (0, 1), (0, 2)]
+        assert [sender.send(cluster[1], sequence) for sequence in range(BATCH_COUNT)] == before
+        _end(cluster[1], end)
+        cluster.start(1)
+        assert [sender.send(cluster[1], sequence) for sequence in range(BATCH_COUNT)] == ANSWERS[kind]
+        assert sender.send(cluster[1], BATCH_COUNT) == (0, BATCH_COUNT)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("kind", BOTH)
+def test_batches_are_sent_again_to_a_leader_that_was_restarted_as_a_follower(
+    kind: str, end: str, tmp_path: Path
+) -> None:
+    with ClusterProcesses(tmp_path, brokers=2, controllers=1, is_kafka=kind == "kafka") as cluster:
+        cluster.create_topic(TOPIC, 1, replicas=2)
+        cluster.wait(lambda: cluster.is_in_sync(TOPIC), "both in sync")
+        first = cluster.leaders(TOPIC)[0]
+        (follower,) = {1, 2} - {first}
+        sender = Sender(cluster[first])
+        for sequence in range(BATCH_COUNT):
+            assert sender.send(cluster[first], sequence) == (0, sequence)
+        _end(cluster[follower], end)
+        cluster.wait(lambda: cluster.isr(TOPIC)[0] == [first], "an ISR without the follower")
+        cluster.start(follower)
+        cluster.wait(lambda: cluster.is_in_sync(TOPIC), "both in sync again")
+        cluster[first].kill()
+        cluster.wait(lambda: cluster.leaders(TOPIC).get(0) == follower, "the election of the follower")
+        assert [sender.send(cluster[follower], sequence) for sequence in range(BATCH_COUNT)] == ANSWERS[kind]
+        assert sender.send(cluster[follower], BATCH_COUNT) == (0, BATCH_COUNT)
+
+
+def _end(node: NodeProcess, how: str) -> None:
+    node.stop() if how == "stop" else node.kill()
