@@ -102,21 +102,21 @@ class Network:
         self._cut = self._cut | set(links) if is_cut else self._cut - set(links)
 
     def _neighbour(self, source: int, target: int, *, is_cut: bool) -> str:
-        device = self._bridge if source == CLIENTS else "eth0"
+        device = self.bridge if source == CLIENTS else "eth0"
         hardware = _NOWHERE if is_cut else self._hardware(target)
         return f"neigh replace {self.address(target)} lladdr {hardware} dev {device} nud permanent"
 
     def _build(self) -> None:
         outside = [
-            f"link set {self._bridge} address {self._hardware(CLIENTS)} alias pid-{os.getpid()}",
-            f"addr add {self.address(CLIENTS)}/24 dev {self._bridge}",
-            f"link set {self._bridge} up",
+            f"link set {self.bridge} address {self._hardware(CLIENTS)} alias pid-{os.getpid()}",
+            f"addr add {self.address(CLIENTS)}/24 dev {self.bridge}",
+            f"link set {self.bridge} up",
         ]
         for host in self.hosts:
             outside += [
                 f"netns add {self._namespace(host)}",
                 f"link add {self._port(host)} type veth peer name eth0 netns {self._namespace(host)}",
-                f"link set {self._port(host)} master {self._bridge} up",
+                f"link set {self._port(host)} master {self.bridge} up",
                 self._neighbour(CLIENTS, host, is_cut=False),
             ]
         _ip(outside)
@@ -132,14 +132,15 @@ class Network:
             _ip(inside, namespace=self._namespace(host))
 
     @property
-    def _bridge(self) -> str:
+    def bridge(self) -> str:
+        """The name of the bridge, which the names of everything else begin with."""
         return f"{_PREFIX}{self._number}"
 
     def _namespace(self, host: int) -> str:
-        return f"{self._bridge}-{host}"
+        return f"{self.bridge}-{host}"
 
     def _port(self, host: int) -> str:
-        return f"{self._bridge}-{host}"
+        return f"{self.bridge}-{host}"
 
     def _hardware(self, host: int) -> str:
         return f"02:6f:74:00:{self._number:02x}:{host:02x}"

@@ -5,6 +5,8 @@ The case beside a real Kafka, which has forgotten them, is in tests/cluster/test
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.errors import OutOfOrderSequenceNumber
@@ -14,7 +16,7 @@ from tests.support.logs import TestLog, values
 NOW = 1_767_225_600_000
 
 
-def written(count: int = 8, *, between: int = 0, size: int = 10, **settings: object) -> TestLog:
+def written(count: int = 8, *, between: int = 0, size: int = 10, **settings: Any) -> TestLog:
     """One batch for each sequence of producer 1, with so many of another producer after each; stopped in order."""
     log = TestLog(**settings)
     others = 0
