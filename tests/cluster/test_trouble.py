@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.cluster.copier import GROUP, Copier
+from tests.cluster.java_load import JavaLoad
 from tests.cluster.readers import Readers
 from tests.cluster.replicas import check_equal_replicas
 from tests.cluster.trouble import Trouble
@@ -26,6 +27,7 @@ from tests.support.processes import ClusterProcesses, node_ids
 from tests.support.survey import TIMEOUT_S, consumer_config, read_to_end
 
 IS_SOAK = bool(os.environ.get("OTTLA_SOAK"))
+SOAK_S = 600
 SEED = int(os.environ.get("OTTLA_SEED", "1"))
 PAUSE_S = 0.01
 COPY = "copies"
@@ -60,7 +62,7 @@ def test_nothing_acknowledged_is_lost_or_repeated_while_nodes_die(
             copier.start()
         try:
             wait_for_progress(loads)
-            trouble.run(600 if IS_SOAK else seconds, between=lambda: wait_for_progress(loads))
+            trouble.run(SOAK_S if IS_SOAK else seconds, between=lambda: wait_for_progress(loads))
         finally:
             print(f"{', '.join(trouble.done)}")
             for load in loads:
@@ -73,6 +75,36 @@ def test_nothing_acknowledged_is_lost_or_repeated_while_nodes_die(
         cluster.wait(lambda: cluster.is_in_sync(*topics), "every replica in sync")
         cluster.stop()
     assert check_equal_replicas(cluster, whole=(TOPIC, COPY)) > PARTITION_COUNT
+    assert cluster.errors() == []
+
+
+@pytest.mark.java
+@pytest.mark.skipif(not IS_SOAK, reason="ten minutes: make soak")
+@pytest.mark.timeout(1200)
+def test_nothing_of_a_java_producer_is_lost_or_repeated_while_nodes_die(tmp_path: Path) -> None:
+    java_producer_in_trouble(tmp_path, SOAK_S)
+
+
+def java_producer_in_trouble(directory: Path, seconds: float) -> None:
+    """Three nodes, Kafka's own producer, and trouble for so long."""
+    network = None if obstacle() else Network(node_ids(3, 0))
+    cluster = ClusterProcesses(directory, brokers=3, network=network)
+    with network or nullcontext(), cluster:
+        cluster.create_topic(TOPIC, PARTITION_COUNT)
+        load = JavaLoad(directory, cluster.addresses, TOPIC)
+        trouble = Trouble(cluster, SEED)
+        load.start()
+        try:
+            wait_for_progress([load])
+            trouble.run(seconds, between=lambda: wait_for_progress([load]))
+            load.finish()
+        finally:
+            load.kill()
+            print(f"{', '.join(trouble.done)}; {len(load.acknowledged)} acknowledged")
+        load.check(cluster.addresses, PARTITION_COUNT)
+        cluster.wait(lambda: cluster.is_in_sync(TOPIC), "every replica in sync")
+        cluster.stop()
+    assert check_equal_replicas(cluster, whole=(TOPIC,)) >= PARTITION_COUNT
     assert cluster.errors() == []
 
 

@@ -11,10 +11,10 @@ import base64
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
@@ -128,7 +128,16 @@ def kill_under_load(
     return restarts
 
 
-def wait_for_progress(loads: list[Load]) -> None:
+class Progressing(Protocol):
+    """A load, as far as its progress goes."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def failed(self) -> list[str]: ...
+
+
+def wait_for_progress(loads: Sequence[Progressing]) -> None:
     """Until every producer has been acknowledged something new: each kill is then one under load."""
     before = [load.count for load in loads]
     deadline = time.monotonic() + TIMEOUT_S
