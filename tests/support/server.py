@@ -89,6 +89,8 @@ class Server:
         listeners = dict(line.partition("=")[::2] for line in properties.read_text().splitlines())["listeners"]
         self.port = int(listeners.partition(",")[0].rpartition(":")[2])
         self.address = f"127.0.0.1:{self.port}"
+        self.controller = listeners.rpartition("//")[2]
+        """Of a node with both roles."""
         self.log_path = properties.with_suffix(f".{name}.log")
         self.process: subprocess.Popen[bytes] | None = None
         self._launched_s = 0.0
