@@ -14,6 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
@@ -32,6 +37,7 @@ NODE_COUNT = int(os.environ.get("OTTLA_TESTS_NODES", "1"))
 NODE_IDS = list(range(1, NODE_COUNT + 1))
 REPLICAS = min(3, NODE_COUNT)
 PATIENCE_S = 60.0
+TOPIC_RESOURCE = 2
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""
 METADATA_TOPIC, METADATA_VERSION = "__cluster_metadata", 12
@@ -137,6 +143,10 @@ class Nodes:
         """Wait until every node has heard of a topic, and of the leaders of its partitions."""
         self._wait(lambda: all(self._knows(server, topic) for server in self.servers.values()))
 
+    def await_setting(self, topic: str, name: str, value: str) -> None:
+        """Wait until every node has heard of a topic's setting."""
+        self._wait(lambda: all(_setting(server.port, topic, name) == value for server in self.servers.values()))
+
     def errors(self) -> list[str]:
         return [f"node {number}: {line}" for number, server in self.servers.items() for line in server.errors()]
 
@@ -219,6 +229,13 @@ def running(
     assert formatted.returncode == 0, formatted.stderr
     with (Server.ottla if kind == "ottla" else Server.kafka)(properties) as server:
         yield server
+
+
+def _setting(port: int, topic: str, name: str) -> str | None:
+    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC_RESOURCE, topic, [name])])
+    with RawClient(port) as client:
+        (answer,) = client.send(request, 4, DescribeConfigsResponse).results
+    return next((one.value for one in answer.configs), None)
 
 
 def kill_all(brokers: Server | Brokers) -> None:
