@@ -14,7 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError
 
 from tests.support.clients import CODECS, PATIENCE_S, new_topic
-from tests.support.nodes import NODE_IDS, REPLICAS, Brokers
+from tests.support.nodes import NODE_IDS, REPLICAS, Brokers, made_known
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -29,7 +29,7 @@ def test_every_codec_and_acks_arrives_as_it_was_sent(broker: Brokers) -> None:
     async def work() -> None:
         for codec in CODECS:
             for acks in (0, 1, "all"):
-                topic = new_topic(f"aio-{codec}")
+                topic = made_known(broker, new_topic(f"aio-{codec}"))
                 kind = None if codec == "none" else codec
                 async with AIOKafkaProducer(
                     bootstrap_servers=broker.address, compression_type=kind, acks=acks, linger_ms=5,

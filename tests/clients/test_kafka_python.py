@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.clients import CODECS, PATIENCE_S, new_topic
-from tests.support.nodes import NODE_IDS, REPLICAS, Brokers
+from tests.support.nodes import NODE_IDS, REPLICAS, Brokers, made_known
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its own schemas
@@ -43,7 +43,7 @@ def test_every_codec_and_acks_arrives_as_it_was_sent(broker: Brokers) -> None:
     assert {"none", "gzip", "lz4"} <= set(codecs)
     for codec in codecs:
         for acks in (0, 1, "all"):
-            topic = new_topic(f"kp-{codec}")
+            topic = made_known(broker, new_topic(f"kp-{codec}"))
             producer = KafkaProducer(
                 bootstrap_servers=broker.address, compression_type=None if codec == "none" else codec, acks=acks,
                 linger_ms=5, enable_idempotence=acks == "all",

@@ -6,7 +6,7 @@ import json
 
 from tests.support.clients import CODECS, new_topic
 from tests.support.kcat import run_kcat
-from tests.support.nodes import NODE_IDS, Brokers
+from tests.support.nodes import NODE_IDS, Brokers, made_known
 
 
 def kcat(broker: Brokers, *arguments: str, stdin: bytes = b"") -> bytes:
@@ -20,7 +20,7 @@ def test_lines_go_in_and_come_out_with_every_codec_and_acks(broker: Brokers) -> 
     lines = b"".join(b"k%d:v%d\n" % (i, i) for i in range(100))
     cases = [(codec, "all") for codec in CODECS] + [("lz4", "0"), ("lz4", "1")]
     for codec, acks in cases:
-        topic = new_topic(f"kcat-{codec}")
+        topic = made_known(broker, new_topic(f"kcat-{codec}"))
         kcat(broker, "-P", "-t", topic, "-p", "0", "-K:", "-z", codec, "-X", f"acks={acks}", stdin=lines)
         assert kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q", "-K:") == lines
 

@@ -48,6 +48,11 @@ public class ClientMatrix {
 
     static void create(String topic, int partitions, Map<String, String> config) throws Exception {
         admin.createTopics(List.of(new NewTopic(topic, partitions, (short) -1).configs(config))).all().get();
+        // Leaders are asked: what is sent with acks=0 to one that does not know the topic yet is lost.
+        for (int partition = 0; partition < partitions; partition++) {
+            var where = new TopicPartition(topic, partition);
+            eventually(() -> admin.listOffsets(Map.of(where, OffsetSpec.latest())).all().get().containsKey(where), topic + " is known");
+        }
         eventually(() -> admin.describeTopics(List.of(topic)).allTopicNames().get().containsKey(topic), topic + " is known");
     }
 
