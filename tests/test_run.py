@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run import RETRIED_MAX, Outcome, main, report, run_phase
+from tests.run import ON_THREE_NODES, RETRIED_MAX, Outcome, main, report, run_phase
 
 ROOT = Path(__file__).parent.parent
 PARAMETERS = {"OTTLA_SEED", "OTTLA_SEEDS", "OTTLA_CRASH_JOURNAL"}
@@ -69,6 +69,18 @@ def test_many_failures_at_once_are_not_tried_again(elsewhere: Path) -> None:
 def test_a_file_that_cannot_be_collected_fails_the_run_at_once(elsewhere: Path) -> None:
     (elsewhere / "test_it.py").write_text("import no_such_module\n")
     assert run_phase("unit", []).exit_code not in (0, 1)
+
+
+def test_the_phase_of_three_nodes_tells_its_tests_so(elsewhere: Path) -> None:
+    asked = "import os\n\ndef test_nodes():\n    assert os.environ.get('OTTLA_TESTS_NODES') == {}\n"
+    (elsewhere / "test_it.py").write_text(asked.format("'3'"))
+    assert run_phase("nodes", []).exit_code == 0
+    (elsewhere / "test_it.py").write_text(asked.format("None"))
+    assert run_phase("unit", []).exit_code == 0
+
+
+def test_the_tests_of_three_nodes_are_there() -> None:
+    assert [path for path in ON_THREE_NODES if not (ROOT / path).is_file()] == []
 
 
 def test_a_run_without_flaky_tests_says_so() -> None:

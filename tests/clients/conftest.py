@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.broker import BrokerProcess
 from tests.support.clients import healthy_broker
+from tests.support.nodes import Brokers
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     with healthy_broker(tmp_path_factory.mktemp("broker")) as running:
         yield running

@@ -13,8 +13,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError
 
-from tests.support.broker import BrokerProcess
 from tests.support.clients import CODECS, PATIENCE_S, new_topic
+from tests.support.nodes import NODE_IDS, REPLICAS, Brokers, made_known
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -25,11 +25,11 @@ async def read(consumer: AIOKafkaConsumer, count: int) -> list[Any]:
     return [await asyncio.wait_for(consumer.getone(), PATIENCE_S) for _ in range(count)]
 
 
-def test_every_codec_and_acks_arrives_as_it_was_sent(broker: BrokerProcess) -> None:
+def test_every_codec_and_acks_arrives_as_it_was_sent(broker: Brokers) -> None:
     async def work() -> None:
         for codec in CODECS:
             for acks in (0, 1, "all"):
-                topic = new_topic(f"aio-{codec}")
+                topic = made_known(broker, new_topic(f"aio-{codec}"))
                 kind = None if codec == "none" else codec
                 async with AIOKafkaProducer(
                     bootstrap_servers=broker.address, compression_type=kind, acks=acks, linger_ms=5,
@@ -46,7 +46,7 @@ def test_every_codec_and_acks_arrives_as_it_was_sent(broker: BrokerProcess) -> N
     run(work())
 
 
-def test_fields_positions_and_sizes(broker: BrokerProcess) -> None:
+def test_fields_positions_and_sizes(broker: Brokers) -> None:
     async def work() -> None:
         topic = new_topic("aio-where")
         where = TopicPartition(topic, 0)
@@ -81,15 +81,15 @@ def test_fields_positions_and_sizes(broker: BrokerProcess) -> None:
     run(work())
 
 
-def test_topics_and_settings_are_administered(broker: BrokerProcess) -> None:
+def test_topics_and_settings_are_administered(broker: Brokers) -> None:
     async def work() -> None:
         topic = new_topic("aio-admin")
         admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
         await admin.start()
         try:
-            made = await admin.create_topics([NewTopic(topic, 2, 1, topic_configs={"retention.ms": "60000"})])
+            made = await admin.create_topics([NewTopic(topic, 2, REPLICAS, topic_configs={"retention.ms": "60000"})])
             assert [error for _, error, *_ in made.topic_errors] == [0]
-            again = await admin.create_topics([NewTopic(topic, 2, 1)])
+            again = await admin.create_topics([NewTopic(topic, 2, REPLICAS)])
             assert [error for _, error, *_ in again.topic_errors] == [36]
             grown = await admin.create_partitions({topic: NewPartitions(5)})
             assert [error for _, error, _ in grown.topic_errors] == [0]
@@ -101,14 +101,14 @@ def test_topics_and_settings_are_administered(broker: BrokerProcess) -> None:
             settings = {entry[0]: entry[1] for entry in answer.resources[0][4]}
             assert settings["max.message.bytes"] == "3000"
             assert settings["retention.ms"] == "604800000", "the old AlterConfigs replaces all of a topic's settings"
-            async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
+            async with AIOKafkaProducer(bootstrap_servers=broker.address, acks="all") as producer:
                 for _ in range(10):
                     await producer.send_and_wait(topic, b"x", partition=0)
             where = TopicPartition(topic, 0)
             assert await admin.delete_records({where: RecordsToDelete(before_offset=4)}) == {where: 4}
             await admin.delete_topics([topic])
             assert topic not in await admin.list_topics()
-            assert (await admin.describe_cluster())["controller_id"] == 1
+            assert (await admin.describe_cluster())["controller_id"] in NODE_IDS
         finally:
             await admin.close()
 

@@ -29,8 +29,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it has no _
     ResourceType,
 )
 
-from tests.support.broker import BrokerProcess
 from tests.support.clients import CODECS, PATIENCE_S, eventually, new_topic, segment_names
+from tests.support.nodes import NODE_COUNT, NODE_IDS, REPLICAS, Brokers, Nodes
 
 SPEC: Any = OffsetSpec  # without types
 NOW_MS = time.time_ns() // 1_000_000
@@ -45,18 +45,18 @@ QUIET: dict[str, Any] = {"error_cb": quiet, "log_level": 2}
 
 
 @pytest.fixture(scope="module")
-def admin(broker: BrokerProcess) -> AdminClient:
+def admin(broker: Brokers) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.address, **QUIET})
 
 
 @pytest.fixture
-def consumer(broker: BrokerProcess) -> Iterator[Consumer]:
+def consumer(broker: Brokers) -> Iterator[Consumer]:
     opened = Consumer(consumer_config(broker))
     yield opened
     opened.close()
 
 
-def consumer_config(broker: BrokerProcess) -> dict[str, Any]:
+def consumer_config(broker: Brokers) -> dict[str, Any]:
     return {
         "bootstrap.servers": broker.address,
         "group.id": "none",  # partitions are assigned by hand: no group is joined
@@ -68,11 +68,11 @@ def consumer_config(broker: BrokerProcess) -> dict[str, Any]:
 
 
 def create(admin: AdminClient, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
-    admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})])[topic].result(PATIENCE_S)
+    admin.create_topics([NewTopic(topic, partitions, REPLICAS, config=config or {})])[topic].result(PATIENCE_S)
     return topic
 
 
-def send(broker: BrokerProcess, topic: str, values: list[bytes | None], **settings: Any) -> list[Message]:
+def send(broker: Brokers, topic: str, values: list[bytes | None], **settings: Any) -> list[Message]:
     """Produce the values to partition 0 and return what was acknowledged; the first failure is raised."""
     config = {name.replace("_", "."): value for name, value in settings.items()}
     producer = Producer({"bootstrap.servers": broker.address, **QUIET, **config})
@@ -104,7 +104,7 @@ def read(consumer: Consumer, count: int, timeout_s: float = PATIENCE_S) -> list[
     return messages
 
 
-def read_all(broker: BrokerProcess, topic: str, count: int) -> list[Message]:
+def read_all(broker: Brokers, topic: str, count: int) -> list[Message]:
     consumer = Consumer(consumer_config(broker))
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     try:
@@ -122,7 +122,9 @@ def test_topics_are_created_described_grown_and_deleted(admin: AdminClient) -> N
     topic = create(admin, new_topic("life"), 2)
     described = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE_S)
     assert [one.id for one in described.partitions] == [0, 1]
-    assert all(one.leader.id == 1 and [r.id for r in one.isr] == [1] for one in described.partitions)
+    for one in described.partitions:
+        assert one.leader.id == one.replicas[0].id
+        assert sorted(r.id for r in one.replicas) == sorted(r.id for r in one.isr) == NODE_IDS
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(PATIENCE_S)
     eventually(lambda: len(admin.list_topics(topic).topics[topic].partitions) == 5, "five partitions")
     with pytest.raises(KafkaException) as raised:
@@ -141,7 +143,7 @@ def test_a_topic_that_cannot_be_is_refused_with_kafkas_code(admin: AdminClient) 
         (NewTopic("no spaces", 1, 1), KafkaError.TOPIC_EXCEPTION),
         (NewTopic("x" * 250, 1, 1), KafkaError.TOPIC_EXCEPTION),
         (NewTopic("..", 1, 1), KafkaError.TOPIC_EXCEPTION),
-        (NewTopic(new_topic("r3"), 1, 3), KafkaError.INVALID_REPLICATION_FACTOR),
+        (NewTopic(new_topic("too-many"), 1, NODE_COUNT + 1), KafkaError.INVALID_REPLICATION_FACTOR),
         (NewTopic(new_topic("p0"), 0, 1), KafkaError.INVALID_PARTITIONS),
         (NewTopic(new_topic("cfg"), 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
         (NewTopic(new_topic("cfg"), 1, 1, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
@@ -165,9 +167,11 @@ def test_validate_only_makes_nothing(admin: AdminClient) -> None:
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_every_codec_arrives_as_it_was_sent(broker: BrokerProcess, admin: AdminClient, acks: str) -> None:
+def test_every_codec_arrives_as_it_was_sent(broker: Brokers, admin: AdminClient, acks: str) -> None:
     for codec in CODECS:
         topic = create(admin, new_topic(f"codec-{codec}-{acks}"))
+        if isinstance(broker, Nodes):
+            broker.await_topic(topic)  # what is sent with acks=0 to a leader that does not know it is lost
         values: list[bytes | None] = [b"%d " % i * 50 for i in range(200)]
         send(broker, topic, values, compression_type=codec, acks=acks, linger_ms=50)
         messages = read_all(broker, topic, 200)
@@ -175,7 +179,7 @@ def test_every_codec_arrives_as_it_was_sent(broker: BrokerProcess, admin: AdminC
         assert [m.offset() for m in messages] == list(range(200))
 
 
-def test_a_topics_codec_rules_over_the_producers(broker: BrokerProcess, admin: AdminClient) -> None:
+def test_a_topics_codec_rules_over_the_producers(broker: Brokers, admin: AdminClient) -> None:
     values: list[bytes | None] = [b"the same words again " * 20] * 50
     for codec in CODECS:
         config = {"compression.type": "uncompressed" if codec == "none" else codec}
@@ -184,7 +188,7 @@ def test_a_topics_codec_rules_over_the_producers(broker: BrokerProcess, admin: A
         assert [m.value() for m in read_all(broker, topic, 50)] == values
 
 
-def test_an_idempotent_producer_writes_each_record_once_in_order(broker: BrokerProcess, admin: AdminClient) -> None:
+def test_an_idempotent_producer_writes_each_record_once_in_order(broker: Brokers, admin: AdminClient) -> None:
     topic = create(admin, new_topic("idempotent"))
     values: list[bytes | None] = [b"%d" % i for i in range(3000)]
     delivered = send(broker, topic, values, enable_idempotence=True, batch_num_messages=50)
@@ -192,7 +196,7 @@ def test_an_idempotent_producer_writes_each_record_once_in_order(broker: BrokerP
     assert [m.value() for m in read_all(broker, topic, 3000)] == values
 
 
-def test_headers_tombstones_keys_and_timestamps_survive(broker: BrokerProcess, consumer: Consumer) -> None:
+def test_headers_tombstones_keys_and_timestamps_survive(broker: Brokers, consumer: Consumer) -> None:
     topic = create(AdminClient({"bootstrap.servers": broker.address, **QUIET}), new_topic("fields"))
     producer = Producer({"bootstrap.servers": broker.address, **QUIET})
     headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", b"2"), ("ü", b""), ("none", None)]
@@ -206,7 +210,7 @@ def test_headers_tombstones_keys_and_timestamps_survive(broker: BrokerProcess, c
     assert (second.key(), second.value() or b"", second.headers()) == (None, b"", None)
 
 
-def test_consuming_begins_where_it_is_told(broker: BrokerProcess, admin: AdminClient, consumer: Consumer) -> None:
+def test_consuming_begins_where_it_is_told(broker: Brokers, admin: AdminClient, consumer: Consumer) -> None:
     topic = create(admin, new_topic("seek"))
     producer = Producer({"bootstrap.servers": broker.address, **QUIET})
     for i in range(100):
@@ -233,7 +237,7 @@ def test_consuming_begins_where_it_is_told(broker: BrokerProcess, admin: AdminCl
 
 
 def test_an_offset_out_of_range_is_an_error_where_no_reset_is_wanted(
-    broker: BrokerProcess, admin: AdminClient, consumer: Consumer
+    broker: Brokers, admin: AdminClient, consumer: Consumer
 ) -> None:
     topic = create(admin, new_topic("range"))
     send(broker, topic, [b"x"])
@@ -245,7 +249,7 @@ def test_an_offset_out_of_range_is_an_error_where_no_reset_is_wanted(
     assert error.code() == KafkaError._AUTO_OFFSET_RESET
 
 
-def test_offsets_are_listed_by_every_kind(broker: BrokerProcess, admin: AdminClient) -> None:
+def test_offsets_are_listed_by_every_kind(broker: Brokers, admin: AdminClient) -> None:
     topic = create(admin, new_topic("offsets"))
     producer = Producer({"bootstrap.servers": broker.address, **QUIET})
     for stamp in (1000, 9000, 3000):
@@ -263,7 +267,7 @@ def test_offsets_are_listed_by_every_kind(broker: BrokerProcess, admin: AdminCli
         assert listed.offset == offset, spec
 
 
-def test_deleted_records_are_gone_from_the_front(broker: BrokerProcess, admin: AdminClient, consumer: Consumer) -> None:
+def test_deleted_records_are_gone_from_the_front(broker: Brokers, admin: AdminClient, consumer: Consumer) -> None:
     topic = create(admin, new_topic("trim"))
     send(broker, topic, [b"%d" % i for i in range(10)])
     deleted = admin.delete_records([TopicPartition(topic, 0, 4)])
@@ -299,16 +303,20 @@ def described(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, Co
     return entries
 
 
-def test_a_topics_settings_act_at_once(broker: BrokerProcess, admin: AdminClient) -> None:
+def test_a_topics_settings_act_at_once(broker: Brokers, admin: AdminClient) -> None:
     topic = create(admin, new_topic("settings"))
     send(broker, topic, [b"x" * 2000])
     alter(admin, ResourceType.TOPIC, topic, max_message_bytes="1500")
+    if isinstance(broker, Nodes):  # at once on the node that answered; the others hear of it
+        broker.await_setting(topic, "max.message.bytes", "1500")
     entry = described(admin, ResourceType.TOPIC, topic)["max.message.bytes"]
     assert (entry.value, entry.is_default) == ("1500", False)
     with pytest.raises(KafkaException) as raised:
         send(broker, topic, [b"x" * 2000])
     assert error_of(raised) == KafkaError.MSG_SIZE_TOO_LARGE
     alter(admin, ResourceType.TOPIC, topic, max_message_bytes=None, segment_bytes=str(1 << 20))
+    if isinstance(broker, Nodes):
+        broker.await_setting(topic, "segment.bytes", str(1 << 20))
     assert described(admin, ResourceType.TOPIC, topic)["max.message.bytes"].is_default
     for _ in range(3):
         send(broker, topic, [b"x" * 900_000])
@@ -326,21 +334,27 @@ def test_a_topics_settings_act_at_once(broker: BrokerProcess, admin: AdminClient
     assert error_of(raised) == KafkaError.INVALID_CONFIG
 
 
-def test_a_brokers_settings_change_while_it_runs(broker: BrokerProcess, admin: AdminClient) -> None:
+def test_a_brokers_settings_change_while_it_runs(broker: Brokers, admin: AdminClient) -> None:
     topic = create(admin, new_topic("dynamic"))
-    alter(admin, ResourceType.BROKER, "1", message_max_bytes="1500")
-    assert described(admin, ResourceType.BROKER, "1")["message.max.bytes"].value == "1500"
+    leader = str(admin.list_topics(topic).topics[topic].partitions[0].leader)
+    alter(admin, ResourceType.BROKER, leader, message_max_bytes="1500")
+
+    def limit() -> str:
+        return str(described(admin, ResourceType.BROKER, leader)["message.max.bytes"].value)
+
+    eventually(lambda: limit() == "1500", "the broker has heard of it", 0 if NODE_COUNT == 1 else PATIENCE_S)
     with pytest.raises(KafkaException) as raised:
         send(broker, topic, [b"x" * 2000])
     assert error_of(raised) == KafkaError.MSG_SIZE_TOO_LARGE
-    alter(admin, ResourceType.BROKER, "1", message_max_bytes=None)
+    alter(admin, ResourceType.BROKER, leader, message_max_bytes=None)
+    eventually(lambda: limit() != "1500", "the broker has the default again", 0 if NODE_COUNT == 1 else PATIENCE_S)
     send(broker, topic, [b"x" * 2000])
     with pytest.raises(KafkaException) as raised:
-        alter(admin, ResourceType.BROKER, "1", log_dirs="/elsewhere")
+        alter(admin, ResourceType.BROKER, leader, log_dirs="/elsewhere")
     assert error_of(raised) == KafkaError.INVALID_REQUEST
 
 
-def test_a_message_of_megabytes_passes_where_the_topic_allows_it(broker: BrokerProcess, admin: AdminClient) -> None:
+def test_a_message_of_megabytes_passes_where_the_topic_allows_it(broker: Brokers, admin: AdminClient) -> None:
     topic = create(admin, new_topic("large"), config={"max.message.bytes": str(20 << 20)})
     value = bytes(range(256)) * (16 << 12)
     send(broker, topic, [value], message_max_bytes=20 << 20)
@@ -351,7 +365,7 @@ def test_a_message_of_megabytes_passes_where_the_topic_allows_it(broker: BrokerP
     assert error_of(raised) == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_a_topic_is_made_when_a_producer_asks_for_it(broker: BrokerProcess, admin: AdminClient) -> None:
+def test_a_topic_is_made_when_a_producer_asks_for_it(broker: Brokers, admin: AdminClient) -> None:
     topic = new_topic("auto")
     send(broker, topic, [b"x"])
     assert len(admin.list_topics(topic).topics[topic].partitions) == 1
@@ -366,20 +380,18 @@ def test_a_topic_is_made_when_a_producer_asks_for_it(broker: BrokerProcess, admi
 
 def test_the_cluster_describes_itself(admin: AdminClient) -> None:
     cluster = admin.describe_cluster().result(PATIENCE_S)
-    assert [node.id for node in cluster.nodes] == [1]
-    assert cluster.controller.id == 1
+    assert sorted(node.id for node in cluster.nodes) == NODE_IDS
+    assert cluster.controller.id in NODE_IDS
     assert len(cluster.cluster_id) == 22
 
 
-def test_two_thousand_partitions_are_made_served_and_deleted(broker: BrokerProcess, admin: AdminClient) -> None:
+def test_two_thousand_partitions_are_made_served_and_deleted(broker: Brokers, admin: AdminClient) -> None:
     topic = create(admin, new_topic("many"), 2000)
-    eventually(
-        lambda: all(
-            p.leader == 1 for p in admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions.values()
-        ),
-        "leaders",
-    )
-    assert len(admin.list_topics(topic).topics[topic].partitions) == 2000
+
+    def leaders() -> list[int]:
+        return [one.leader for one in admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions.values()]
+
+    eventually(lambda: len(leaders()) == 2000 and set(leaders()) == set(NODE_IDS), "leaders")
     producer = Producer({"bootstrap.servers": broker.address, **QUIET, "linger.ms": 20})
     chosen = range(0, 2000, 37)
     for partition in chosen:

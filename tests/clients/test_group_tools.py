@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,9 @@ from ottla.records import RecordBatchBuilder
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.clients import eventually
 from tests.support.kafka import run_java
+from tests.support.nodes import Nodes, leader_port, masked_addresses, running
 from tests.support.raw import RawClient
-from tests.support.server import Server, Settings, run_ottla
+from tests.support.server import Server
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -209,10 +210,10 @@ def test_the_tools_for_groups_tell_the_same_of_ottla_and_of_kafka(tmp_path: Path
     file = tmp_path / "offsets.csv"
     file.write_text("words,0,3\nwords,1,100\n")
     commands = [command.replace("FILE", str(file)) for command in COMMANDS]
-    with running(tmp_path / "ottla", Server.ottla) as ottla, running(tmp_path / "kafka", Server.kafka) as kafka:
+    with filled(tmp_path / "ottla", "ottla") as ottla, filled(tmp_path / "kafka", "kafka") as kafka:
         done = run_java(str(SOURCE), [ottla.address, kafka.address], stdin="\n".join(commands), timeout=250)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-        printed = done.stdout.replace(ottla.address, "ADDRESS").replace(kafka.address, "ADDRESS")
+        printed = masked_addresses(kafka, masked_addresses(ottla, done.stdout))
     (tmp_path / "printed.txt").write_text(printed)
     assert ottla.errors() == []
     blocks = printed.split("\n> ")
@@ -226,19 +227,14 @@ def test_the_tools_for_groups_tell_the_same_of_ottla_and_of_kafka(tmp_path: Path
 
 
 @contextmanager
-def running(directory: Path, make: Callable[[Path], Server]) -> Iterator[Server]:
-    """A new broker with two topics: `words` of two partitions, `one` of one, ten records in each partition."""
-    directory.mkdir()
-    settings = Settings(directory / "data")
-    settings.update(SETTINGS)
-    properties = settings.write(directory / "server.properties")
-    formatted = run_ottla("storage", "format", "-t", "9i0_JSaRSF6dr5bWoMQO8g", "-c", properties)
-    assert formatted.returncode == 0, formatted.stderr
-    with make(properties) as server:
-        with RawClient(server.port) as client:
-            for topic, partition_count in (("words", 2), ("one", 1)):
+def filled(directory: Path, kind: str) -> Iterator[Server | Nodes]:
+    """A new cluster with two topics: `words` of two partitions, `one` of one, ten records in each partition."""
+    with running(kind, directory, SETTINGS) as server:
+        for topic, partition_count in (("words", 2), ("one", 1)):
+            with RawClient(server.port) as client:
                 client.create_topic(topic, {"retention.ms": "-1"}, partitions=partition_count)
-                for partition in range(partition_count):
+            for partition in range(partition_count):
+                with RawClient(leader_port(server.port, topic, partition)) as client:
                     eventually(partial(produce, client, topic, partition), f"a leader of {topic}-{partition}")
         yield server
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.broker import BrokerProcess
 from tests.support.clients import PATIENCE_S, healthy_broker
 from tests.support.kafka import run_java
+from tests.support.nodes import Brokers
 from tests.support.server import Server, Settings, run_ottla
 
 pytestmark = pytest.mark.java
@@ -35,7 +35,7 @@ CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     with healthy_broker(tmp_path_factory.mktemp("share"), QUICK) as running:
         yield running
 
@@ -47,14 +47,14 @@ def play(address: str, *scenarios: str) -> list[str]:
     return done.stdout.split()
 
 
-def run(main: str, broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
+def run(main: str, broker: Brokers, *arguments: str, stdin: str = "") -> str:
     """What the tool prints; it must succeed."""
     done = run_java(main, ["--bootstrap-server", broker.address, *arguments], stdin=stdin)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def produce(broker: BrokerProcess, topic: str, lines: list[str]) -> None:
+def produce(broker: Brokers, topic: str, lines: list[str]) -> None:
     """Without the seconds that a JVM takes to start."""
     producer = Producer({"bootstrap.servers": broker.address})
     for line in lines:
@@ -66,7 +66,7 @@ def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines() if line.strip()]
 
 
-def test_the_share_consumer_finds_nothing_unlike_kafka(quick: BrokerProcess) -> None:
+def test_the_share_consumer_finds_nothing_unlike_kafka(quick: Brokers) -> None:
     assert play(quick.address, *SCENARIOS) == SCENARIOS
 
 
@@ -78,7 +78,7 @@ def test_what_members_have_said_survives_a_kill_of_the_broker(tmp_path: Path) ->
         assert play(broker.address, "after") == ["after"]
 
 
-def test_the_share_groups_tool_resets_and_describes_and_the_console_consumer_reads(quick: BrokerProcess) -> None:
+def test_the_share_groups_tool_resets_and_describes_and_the_console_consumer_reads(quick: Brokers) -> None:
     produce(quick, "tooled", [f"line {number}" for number in range(7)])
     reset = ["--reset-offsets", "--group", "tooled", "--topic", "tooled", "--to-earliest", "--execute"]
     assert ["tooled", "tooled", "0", "0"] in rows(run(GROUPS, quick, *reset))
@@ -90,7 +90,7 @@ def test_the_share_groups_tool_resets_and_describes_and_the_console_consumer_rea
     assert (state[0], state[-2]) == ("tooled", "Empty")
 
 
-def test_the_share_groups_tool_lists_and_deletes(quick: BrokerProcess) -> None:
+def test_the_share_groups_tool_lists_and_deletes(quick: Brokers) -> None:
     produce(quick, "unwanted", ["line"])
     reset = ["--reset-offsets", "--group", "unwanted", "--topic", "unwanted", "--to-latest", "--execute"]
     run(GROUPS, quick, *reset)

@@ -12,56 +12,59 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it has no __all__
 
-from tests.support.broker import BrokerProcess
 from tests.support.clients import PATIENCE_S, new_topic
 from tests.support.kafka import run_java
+from tests.support.nodes import NODE_IDS, REPLICAS, Brokers
 
 pytestmark = pytest.mark.java
 TOOLS = "org.apache.kafka.tools"
 
 
-def run(tool: str, broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
+def run(tool: str, broker: Brokers, *arguments: str, stdin: str = "") -> str:
     """What the tool prints; it must succeed."""
     done = run_java(f"{TOOLS}.{tool}", ["--bootstrap-server", broker.address, *arguments], stdin=stdin)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def fails(tool: str, broker: BrokerProcess, *arguments: str) -> str:
+def fails(tool: str, broker: Brokers, *arguments: str) -> str:
     done = run_java(f"{TOOLS}.{tool}", ["--bootstrap-server", broker.address, *arguments])
     assert done.returncode != 0, done.stdout
     return done.stdout + done.stderr
 
 
-def topics(broker: BrokerProcess, *arguments: str) -> str:
+def topics(broker: Brokers, *arguments: str) -> str:
     return run("TopicCommand", broker, *arguments)
 
 
-def create(broker: BrokerProcess, stem: str) -> str:
+def create(broker: Brokers, stem: str) -> str:
     """A topic of one partition, made without the seconds that a JVM takes to start."""
     topic = new_topic(stem)
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 2})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
+    admin.create_topics([NewTopic(topic, 1, REPLICAS)])[topic].result(PATIENCE_S)
     return topic
 
 
-def test_the_topics_tool_creates_alters_describes_and_deletes(broker: BrokerProcess) -> None:
+def test_the_topics_tool_creates_alters_describes_and_deletes(broker: Brokers) -> None:
     topic = new_topic("tool")
     made = topics(broker, "--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=60000")
     assert f"Created topic {topic}." in made
     topics(broker, "--alter", "--topic", topic, "--partitions", "4")
     described = topics(broker, "--describe", "--topic", topic)
     assert "PartitionCount: 4" in described
-    assert "ReplicationFactor: 1" in described
+    assert f"ReplicationFactor: {REPLICAS}" in described
     assert "retention.ms=60000" in described
-    assert re.search(r"Partition: 3\s+Leader: 1\s+Replicas: 1\s+Isr: 1", described)
+    (last,) = re.findall(r"Partition: 3\s+Leader: (\d+)\s+Replicas: (\S+)\s+Isr: (\S+)", described)
+    assert last[0] == last[1].split(",")[0], "the preferred replica leads"
+    assert sorted(map(int, last[1].split(","))) == NODE_IDS
+    assert sorted(map(int, last[2].split(","))) == NODE_IDS
     assert "already exists" in fails("TopicCommand", broker, "--create", "--topic", topic)
     assert topic in topics(broker, "--list").split()
     topics(broker, "--delete", "--topic", topic)
     assert topic not in topics(broker, "--list").split()
 
 
-def test_the_configs_tool_changes_topics_and_brokers(broker: BrokerProcess) -> None:
+def test_the_configs_tool_changes_topics_and_brokers(broker: Brokers) -> None:
     topic = create(broker, "configs")
     done = run_java(
         "kafka.admin.ConfigCommand",
@@ -87,7 +90,7 @@ def test_the_configs_tool_changes_topics_and_brokers(broker: BrokerProcess) -> N
     assert "DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=7654321" in done.stdout
 
 
-def test_what_the_console_producer_writes_the_console_consumer_reads(broker: BrokerProcess) -> None:
+def test_what_the_console_producer_writes_the_console_consumer_reads(broker: Brokers) -> None:
     topic = create(broker, "console")
     run(
         "ConsoleProducer", broker, "--topic", topic, "--reader-property", "parse.key=true",
@@ -111,7 +114,7 @@ def test_what_the_console_producer_writes_the_console_consumer_reads(broker: Bro
     assert printed == "two\n"
 
 
-def test_offsets_are_listed_records_deleted_and_directories_described(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_offsets_are_listed_records_deleted_and_directories_described(broker: Brokers, tmp_path: Path) -> None:
     topic = create(broker, "perf")
     done = run_java(
         f"{TOOLS}.ProducerPerformance",
@@ -135,25 +138,32 @@ def test_offsets_are_listed_records_deleted_and_directories_described(broker: Br
     assert "low_watermark: 150" in run("DeleteRecordsCommand", broker, "--offset-json-file", str(wanted))
     assert run("GetOffsetShell", broker, *asked, "--time", "earliest") == f"{topic}:0:150\n"
     dirs = json.loads(run("LogDirsCommand", broker, "--describe", "--topic-list", topic).splitlines()[-1])
-    (directory,) = dirs["brokers"][0]["logDirs"]
-    assert directory["error"] is None
-    assert directory["logDir"] == str(broker.directory / "data")
-    assert [(one["partition"], one["offsetLag"], one["isFuture"]) for one in directory["partitions"]] == [
-        (f"{topic}-0", 0, False)
-    ]
-    assert directory["partitions"][0]["size"] > 100 * 500
+    assert [one["broker"] for one in dirs["brokers"]] == NODE_IDS
+    for one in dirs["brokers"]:
+        (directory,) = one["logDirs"]
+        assert directory["error"] is None
+        assert directory["logDir"] == str(broker.data[one["broker"]])
+        (partition,) = directory["partitions"]
+        assert (partition["partition"], partition["offsetLag"], partition["isFuture"]) == (f"{topic}-0", 0, False)
+        assert partition["size"] > 100 * 500
 
 
-def test_the_cluster_tools_know_the_broker(broker: BrokerProcess) -> None:
+def test_the_cluster_tools_know_the_broker(broker: Brokers) -> None:
     versions = run("BrokerApiVersionsCommand", broker)
-    assert f"{broker.address} (id: 1 rack: null isFenced: false)" in versions
+    for number, address in broker.addresses.items():
+        assert f"{address} (id: {number} rack: null isFenced: false)" in versions
     assert re.search(r"Produce\(0\): 0 to 13 \[usable: 13\]", versions)
     assert re.search(r"Fetch\(1\): 4 to 18 \[usable: 18\]", versions)
     status = run("MetadataQuorumCommand", broker, "describe", "--status")
-    assert re.search(r"LeaderId:\s+1\n", status)
-    assert re.search(r"MaxFollowerLag:\s+0\n", status)
+    (leader,) = re.findall(r"LeaderId:\s+(\d+)\n", status)
+    assert int(leader) in NODE_IDS
+    assert re.search(r"MaxFollowerLag:\s+\d\n", status)
+    (voters,) = re.findall(r"CurrentVoters:\s+(\[.*\])\n", status)
+    assert [voter["id"] for voter in json.loads(voters)] == NODE_IDS
     replication = run("MetadataQuorumCommand", broker, "describe", "--replication")
-    assert replication.splitlines()[1].split()[0] == "1"
-    assert "Leader" in replication
+    rows = [line.split() for line in replication.splitlines()[1:]]
+    assert sorted(int(row[0]) for row in rows) == NODE_IDS
+    assert [row[0] for row in rows if row[-1] == "Leader"] == [leader]
+    assert [row[-1] for row in rows if row[0] != leader] == ["Follower"] * (len(NODE_IDS) - 1)
     features = run("FeatureCommand", broker, "describe")
     assert re.search(r"Feature: metadata.version\s+SupportedMinVersion: \S+\s+SupportedMaxVersion: 4\.3", features)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.broker import BrokerProcess
 from tests.support.clients import CODECS, PATIENCE_S, new_topic
+from tests.support.nodes import NODE_IDS, REPLICAS, Brokers, made_known
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its own schemas
@@ -21,7 +21,7 @@ with warnings.catch_warnings():
 
 
 @pytest.fixture(scope="module")
-def admin(broker: BrokerProcess) -> Iterator[Any]:
+def admin(broker: Brokers) -> Iterator[Any]:
     opened = KafkaAdminClient(bootstrap_servers=broker.address)
     yield opened
     opened.close()
@@ -37,13 +37,13 @@ def read(consumer: Any, count: int) -> list[Any]:
     return records
 
 
-def test_every_codec_and_acks_arrives_as_it_was_sent(broker: BrokerProcess) -> None:
+def test_every_codec_and_acks_arrives_as_it_was_sent(broker: Brokers) -> None:
     has = {"snappy": has_snappy(), "lz4": has_lz4(), "zstd": has_zstd()}  # by what is installed beside the client
     codecs = [codec for codec in CODECS if has.get(codec, True)]
     assert {"none", "gzip", "lz4"} <= set(codecs)
     for codec in codecs:
         for acks in (0, 1, "all"):
-            topic = new_topic(f"kp-{codec}")
+            topic = made_known(broker, new_topic(f"kp-{codec}"))
             producer = KafkaProducer(
                 bootstrap_servers=broker.address, compression_type=None if codec == "none" else codec, acks=acks,
                 linger_ms=5, enable_idempotence=acks == "all",
@@ -61,7 +61,7 @@ def test_every_codec_and_acks_arrives_as_it_was_sent(broker: BrokerProcess) -> N
             assert [(r.offset, r.value) for r in records] == [(i, b"v%d" % i * 20) for i in range(50)]
 
 
-def test_fields_positions_and_sizes(broker: BrokerProcess) -> None:
+def test_fields_positions_and_sizes(broker: Brokers) -> None:
     topic = new_topic("kp-where")
     where = TopicPartition(topic, 0)
     base_ms = int(time.time() * 1000) - 60_000
@@ -91,12 +91,12 @@ def test_fields_positions_and_sizes(broker: BrokerProcess) -> None:
     producer.close()
 
 
-def test_topics_and_settings_are_administered(broker: BrokerProcess, admin: Any) -> None:
+def test_topics_and_settings_are_administered(broker: Brokers, admin: Any) -> None:
     topic = new_topic("kp-admin")
     where = TopicPartition(topic, 0)
-    admin.create_topics([NewTopic(topic, 2, 1, topic_configs={"retention.ms": "60000"})])
+    admin.create_topics([NewTopic(topic, 2, REPLICAS, topic_configs={"retention.ms": "60000"})])
     with pytest.raises(TopicAlreadyExistsError):
-        admin.create_topics([NewTopic(topic, 2, 1)])
+        admin.create_topics([NewTopic(topic, 2, REPLICAS)])
     with pytest.raises(InvalidTopicError):
         admin.create_topics([NewTopic("not a name", 2, 1)])
     admin.create_partitions({topic: NewPartitions(5)})
@@ -116,4 +116,4 @@ def test_topics_and_settings_are_administered(broker: BrokerProcess, admin: Any)
     assert admin.list_partition_offsets({where: OffsetSpec.LATEST})[where].offset == 10
     admin.delete_topics([topic])
     assert topic not in admin.list_topics()
-    assert admin.describe_cluster()["controller_id"] == 1
+    assert admin.describe_cluster()["controller_id"] in NODE_IDS

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import json
 
-from tests.support.broker import BrokerProcess
 from tests.support.clients import CODECS, new_topic
 from tests.support.kcat import run_kcat
+from tests.support.nodes import NODE_IDS, Brokers, made_known
 
 
-def kcat(broker: BrokerProcess, *arguments: str, stdin: bytes = b"") -> bytes:
+def kcat(broker: Brokers, *arguments: str, stdin: bytes = b"") -> bytes:
     """What kcat prints; it must succeed."""
     done = run_kcat(["-b", broker.address, *arguments], stdin=stdin)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_lines_go_in_and_come_out_with_every_codec_and_acks(broker: BrokerProcess) -> None:
+def test_lines_go_in_and_come_out_with_every_codec_and_acks(broker: Brokers) -> None:
     lines = b"".join(b"k%d:v%d\n" % (i, i) for i in range(100))
     cases = [(codec, "all") for codec in CODECS] + [("lz4", "0"), ("lz4", "1")]
     for codec, acks in cases:
-        topic = new_topic(f"kcat-{codec}")
+        topic = made_known(broker, new_topic(f"kcat-{codec}"))
         kcat(broker, "-P", "-t", topic, "-p", "0", "-K:", "-z", codec, "-X", f"acks={acks}", stdin=lines)
         assert kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q", "-K:") == lines
 
 
-def test_headers_and_tombstones_are_shown_and_reading_begins_where_asked(broker: BrokerProcess) -> None:
+def test_headers_and_tombstones_are_shown_and_reading_begins_where_asked(broker: Brokers) -> None:
     topic = new_topic("kcat-fields")
     for stdin in (b"a:1\n", b"b:\n", b"c:3\n"):
         kcat(broker, "-P", "-t", topic, "-p", "0", "-K:", "-Z", "-H", "h=x", "-H", "g=y", stdin=stdin)
@@ -45,13 +45,16 @@ def test_headers_and_tombstones_are_shown_and_reading_begins_where_asked(broker:
     assert found == [1, 2]
 
 
-def test_metadata_and_offsets_are_listed(broker: BrokerProcess) -> None:
+def test_metadata_and_offsets_are_listed(broker: Brokers) -> None:
     topic = new_topic("kcat-list")
     kcat(broker, "-P", "-t", topic, "-p", "0", "-X", "enable.idempotence=true", stdin=b"x\ny\n")
     listed = json.loads(kcat(broker, "-L", "-J"))
-    assert listed["brokers"] == [{"id": 1, "name": broker.address}]
-    assert listed["controllerid"] == 1
+    assert sorted((one["id"], one["name"]) for one in listed["brokers"]) == sorted(broker.addresses.items())
+    assert listed["controllerid"] in NODE_IDS
     (found,) = [one for one in listed["topics"] if one["topic"] == topic]
-    assert found["partitions"] == [{"partition": 0, "leader": 1, "replicas": [{"id": 1}], "isrs": [{"id": 1}]}]
+    (partition,) = found["partitions"]
+    assert (partition["partition"], partition["leader"]) == (0, partition["replicas"][0]["id"])
+    assert sorted(one["id"] for one in partition["replicas"]) == NODE_IDS
+    assert sorted(one["id"] for one in partition["isrs"]) == NODE_IDS
     assert kcat(broker, "-Q", "-t", f"{topic}:0:-1") == f"{topic} [0] offset 2\n".encode()
     assert kcat(broker, "-Q", "-t", f"{topic}:0:-2") == f"{topic} [0] offset 0\n".encode()

@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it has no __all__
 
-from tests.support.broker import BrokerProcess
 from tests.support.clients import PATIENCE_S, healthy_broker, new_topic
+from tests.support.nodes import REPLICAS, Brokers
 
 RESTARTS = 2
 
 
 @pytest.fixture
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     with healthy_broker(tmp_path_factory.mktemp("broker")) as running:
         yield running
 
@@ -82,11 +82,11 @@ class Stream:
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_clients_go_on_where_the_broker_went_away(broker: BrokerProcess, how: str) -> None:
+def test_clients_go_on_where_the_broker_went_away(broker: Brokers, how: str) -> None:
     topic = new_topic("stays")
     config: dict[str, Any] = {"bootstrap.servers": broker.address, "error_cb": quiet, "log_level": 2}
     admin = AdminClient(config)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
+    admin.create_topics([NewTopic(topic, 1, REPLICAS)])[topic].result(PATIENCE_S)
     stream = Stream(broker.address, topic)
     try:
         for _ in range(RESTARTS):

@@ -5,7 +5,6 @@ The same Streams group in both, with offsets and internal topics, and the same c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,9 @@ import pytest
 from ottla.records import RecordBatchBuilder
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.kafka import run_java
+from tests.support.nodes import Nodes, coordinator_port, leader_port, masked_addresses, running
 from tests.support.raw import RawClient
-from tests.support.server import Server, Settings, run_ottla
+from tests.support.server import Server
 from tests.unit.coordinator.group.streams.doors import SETTINGS, SocketDoor
 from tests.unit.coordinator.group.streams.player import Player
 
@@ -57,8 +57,8 @@ SCRIPT = [
 
 
 def test_the_streams_groups_tool_tells_the_same_of_ottla_and_of_kafka(tmp_path: Path) -> None:
-    ours = told(tmp_path / "ottla", Server.ottla)
-    theirs = told(tmp_path / "kafka", Server.kafka)
+    ours = told(tmp_path / "ottla", "ottla")
+    theirs = told(tmp_path / "kafka", "kafka")
     for command, told_of_ours, told_of_theirs in zip(WHILE_MEMBERS_RUN + WHEN_ALL_HAVE_LEFT, ours, theirs, strict=True):
         assert told_of_ours == told_of_theirs, command
     text = "\n".join(line for block in ours for line in block)
@@ -66,23 +66,16 @@ def test_the_streams_groups_tool_tells_the_same_of_ottla_and_of_kafka(tmp_path: 
     assert "Deletion of requested streams groups ('app') was successful." in text
 
 
-def told(directory: Path, make: Callable[[Path], Server]) -> list[list[str]]:
-    """What the tool prints of a new broker, command by command; the order of members and partitions is Java's."""
-    directory.mkdir()
-    settings = Settings(directory / "data")
-    settings.update(SETTINGS)
-    properties = settings.write(directory / "server.properties")
-    cluster_id = run_ottla("storage", "random-uuid").stdout.strip()
-    formatted = run_ottla("storage", "format", "-t", cluster_id, "-c", properties)
-    assert formatted.returncode == 0, formatted.stderr
-    with make(properties) as server:
-        door = SocketDoor(server.port)
+def told(directory: Path, kind: str) -> list[list[str]]:
+    """What the tool prints of a new cluster, command by command; the order of members and partitions is Java's."""
+    with running(kind, directory, SETTINGS) as server:
+        door = SocketDoor(coordinator_port(server.port, "app"))
         player = Player(door)
         for line in SCRIPT:
             state = player.execute(line)
         assert state[0].startswith("Stable"), state
-        with RawClient(server.port) as client:
-            for partition in range(2):
+        for partition in range(2):
+            with RawClient(leader_port(server.port, "words", partition)) as client:
                 produce(client, "words", partition)
         epoch = player.epochs["m1"]
         for line in (f"commit m1 words 0 {epoch}", f"commit m2 words 1 {epoch}"):
@@ -96,7 +89,7 @@ def told(directory: Path, make: Callable[[Path], Server]) -> list[list[str]]:
     return blocks
 
 
-def run(server: Server, commands: list[str]) -> list[list[str]]:
+def run(server: Server | Nodes, commands: list[str]) -> list[list[str]]:
     done = run_java(str(SOURCE), [server.address], stdin="\n".join(commands))
     assert done.returncode == 0, done.stderr
     blocks: list[list[str]] = []
@@ -104,7 +97,7 @@ def run(server: Server, commands: list[str]) -> list[list[str]]:
         if line.startswith("> "):
             blocks.append([])
         else:
-            blocks[-1].append(line.replace(server.address, "ADDRESS"))
+            blocks[-1].append(masked_addresses(server, line))
     assert len(blocks) == len(commands), done.stdout
     return [sorted(block) for block in blocks]
 

@@ -6,7 +6,6 @@ The same transactions in both, one that hangs among them, and the same commands:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,18 +17,19 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.clients import eventually
 from tests.support.kafka import run_java
+from tests.support.nodes import TRANSACTION, Nodes, coordinator_port, leader_port, running
 from tests.support.raw import RawClient
-from tests.support.server import Server, Settings, run_ottla
+from tests.support.server import Server
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 SOURCE = Path(__file__).parent / "TransactionTools.java"
 TIMEOUT_MS = 60_000
+SETTINGS = {"transaction.partition.verification.enable": "false", "transaction.state.log.num.partitions": "1"}
 COMMANDS = [
     "transactions list",
     "transactions list --duration-filter 0 --transactional-id-pattern .*en",
@@ -52,8 +52,8 @@ COMMANDS = [
 
 
 def test_the_transaction_tools_tell_the_same_of_ottla_and_of_kafka(tmp_path: Path) -> None:
-    ours = told(tmp_path / "ottla", Server.ottla)
-    theirs = told(tmp_path / "kafka", Server.kafka)
+    ours = told(tmp_path / "ottla", "ottla")
+    theirs = told(tmp_path / "kafka", "kafka")
     assert len(ours) == len(theirs) == len(COMMANDS)
     for command, told_of_ours, told_of_theirs in zip(COMMANDS, ours, theirs, strict=True):
         assert told_of_ours == told_of_theirs, command
@@ -62,18 +62,10 @@ def test_the_transaction_tools_tell_the_same_of_ottla_and_of_kafka(tmp_path: Pat
     assert '"transactionStatus":4' in text, "the formatter shows that one was committed"
 
 
-def told(directory: Path, make: Callable[[Path], Server]) -> list[list[str]]:
-    """What the tools print of a new broker, command by command, without what differs from run to run."""
-    directory.mkdir()
-    settings = Settings(directory / "data")
-    settings["transaction.partition.verification.enable"] = "false"
-    settings["transaction.state.log.num.partitions"] = "1"
-    properties = settings.write(directory / "server.properties")
-    cluster_id = run_ottla("storage", "random-uuid").stdout.strip()
-    formatted = run_ottla("storage", "format", "-t", cluster_id, "-c", properties)
-    assert formatted.returncode == 0, formatted.stderr
-    with make(properties) as server, RawClient(server.port) as client:
-        fill(client)
+def told(directory: Path, kind: str) -> list[list[str]]:
+    """What the tools print of a new cluster, command by command, without what differs from run to run."""
+    with running(kind, directory, SETTINGS) as server:
+        fill(server)
         commands = "\n".join(one.replace(" ", f" --bootstrap-server {server.address} ", 1) for one in COMMANDS)
         done = run_java(str(SOURCE), [], stdin=commands, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -88,23 +80,30 @@ def told(directory: Path, make: Callable[[Path], Server]) -> list[list[str]]:
     return [sorted(block) for block in blocks]
 
 
-def fill(client: RawClient) -> None:
+def fill(server: Server | Nodes) -> None:
     """Transactions in three states, and one that no coordinator knows of."""
-    client.create_topic("t", partitions=2)
+    with RawClient(server.port) as client:
+        client.create_topic("t", partitions=2)
+    if isinstance(server, Nodes):
+        server.await_topic("t")
+    with (
+        RawClient(coordinator_port(server.port, "tx", TRANSACTION)) as client,
+        RawClient(leader_port(server.port, "t", 0)) as first,
+        RawClient(leader_port(server.port, "t", 1)) as second,
+    ):
+        transact(client, first, second)
 
-    def is_ready() -> bool:
-        request = FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
-        return not client.send(request, 5, FindCoordinatorResponse).coordinators[0].error_code
 
-    eventually(is_ready, "a transaction coordinator")
+def transact(client: RawClient, first: RawClient, second: RawClient) -> None:
+    """Through the coordinator, and the leaders of the two partitions."""
     opened = begin(client, "open")
     add(client, "open", opened)
-    produce(client, "open", opened, 0)
-    produce(client, "hanging", begin(client, "hanging"), 1)
+    produce(first, "open", opened, 0)
+    produce(second, "hanging", begin(client, "hanging"), 1)
     begin(client, "empty")
     committed = begin(client, "committed")
     add(client, "committed", committed)
-    produce(client, "committed", committed, 0)
+    produce(first, "committed", committed, 0)
 
     def is_committed() -> bool:
         """Answered with success at first, and again when it is complete."""

@@ -24,7 +24,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.support.broker import BrokerProcess
 from tests.support.kafka import streams_classpath
+from tests.support.nodes import Brokers, Nodes
 from tests.support.programs import java_program
+from tests.support.raw import RawClient
 from tests.support.survey import QUIET, consumer_config, read_to_end
 
 APPLICATION = "word-count"
@@ -189,12 +191,20 @@ class Counts:
         self._consumer.close()
 
 
-def count_through_kills(directory: Path, protocol: str, *, kills: int, instances: int = 1) -> None:
-    """Kill -9 the broker and the applications in turn while lines are written and counted; then check every count."""
-    broker = BrokerProcess(directory, topics=TOPICS, settings=BROKER_SETTINGS)
+def count_through_kills(directory: Path, protocol: str, *, kills: int, instances: int = 1, node_count: int = 1) -> None:
+    """Kill -9 brokers and applications in turn while lines are written and counted; then check every count."""
+    broker: Brokers = (
+        BrokerProcess(directory, settings=BROKER_SETTINGS)
+        if node_count == 1
+        else Nodes(directory, settings=BROKER_SETTINGS, count=node_count)
+    )
     with broker:
-        applications = [WordCount(directory, broker.address, protocol, name=str(number)) for number in range(instances)]
-        lines, counts = Lines(broker.address), Counts(broker.address)
+        with RawClient(broker.port) as client:
+            for topic in ("lines", "counts"):
+                client.create_topic(topic, partitions=PARTITION_COUNT)
+        address = ",".join(broker.addresses.values())
+        applications = [WordCount(directory, address, protocol, name=str(number)) for number in range(instances)]
+        lines, counts = Lines(address), Counts(address)
         try:
             lines.start()
             for application in applications:
@@ -204,6 +214,8 @@ def count_through_kills(directory: Path, protocol: str, *, kills: int, instances
                 _kill_one(number, broker, applications)
                 # Lines that come now are counted: what was counted before the kill is not mistaken for going on.
                 counts.wait_for(2 * lines.sent + WORDS_BETWEEN, applications)
+                if isinstance(broker, Nodes):
+                    broker.start()  # the one that was killed: the others have gone on without it
             lines.finish()
             counts.wait_for(2 * lines.sent, applications)
             for application in applications:
@@ -213,16 +225,18 @@ def count_through_kills(directory: Path, protocol: str, *, kills: int, instances
             counts.close()
             for application in applications:
                 application.__exit__(None, None, None)
-        check_counts(broker.address, lines.sent)
-        broker.stop()
+        check_counts(address, lines.sent)
+        if isinstance(broker, BrokerProcess):
+            broker.stop()
     assert broker.errors() == []
 
 
-def _kill_one(number: int, broker: BrokerProcess, applications: Sequence[WordCount]) -> None:
+def _kill_one(number: int, broker: Brokers, applications: Sequence[WordCount]) -> None:
     time.sleep(0.07 * (number % 5))  # not always in the same moment of a transaction
     if number % 2 == 0:
         broker.kill()
-        broker.start()
+        if isinstance(broker, BrokerProcess):
+            broker.start()
         return
     application = applications[number // 2 % len(applications)]
     application.kill()

@@ -13,12 +13,22 @@ from tests.support.clients import eventually
 
 IS_SOAK = bool(os.environ.get("OTTLA_SOAK"))
 KILLS = 50 if IS_SOAK else 3
+CLUSTER_KILLS = 40 if IS_SOAK else 5
+"""Every other one is an application's."""
 
 
 @pytest.mark.timeout(3600 if IS_SOAK else 240)
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_exactly_once_counts_are_exact_through_kill_9_of_broker_and_application(protocol: str, tmp_path: Path) -> None:
     count_through_kills(tmp_path, protocol, kills=KILLS, instances=2 if IS_SOAK else 1)
+
+
+@pytest.mark.timeout(3600 if IS_SOAK else 240)
+@pytest.mark.parametrize("protocol", ["streams", "classic"] if IS_SOAK else ["streams"])
+def test_exactly_once_counts_are_exact_while_brokers_of_three_are_killed(protocol: str, tmp_path: Path) -> None:
+    """With three replicas; a killed broker comes back only after the other two have gone on. The first to be killed is
+    the active controller, and in the end each of the three has been, with the leaders and coordinators it had."""
+    count_through_kills(tmp_path, protocol, kills=CLUSTER_KILLS, instances=2 if IS_SOAK else 1, node_count=3)
 
 
 @pytest.mark.timeout(240)

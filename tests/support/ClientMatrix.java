@@ -1,6 +1,7 @@
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.*;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
@@ -10,14 +11,16 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-/** Kafka's Java clients against the broker at args[0]: prints one line for each thing that worked, fails at the first that did not. */
+/** Kafka's Java clients against the cluster of args[1] nodes at args[0]: prints one line for each thing that worked, fails at the first that did not. */
 public class ClientMatrix {
     static final Duration LONG = Duration.ofSeconds(20);
     static Admin admin;
     static String address;
+    static int nodeCount;
 
     public static void main(String[] args) throws Exception {
         address = args[0];
+        nodeCount = Integer.parseInt(args[1]);
         admin = Admin.create(Map.of("bootstrap.servers", address));
         topics();
         codecs();
@@ -44,7 +47,25 @@ public class ClientMatrix {
     }
 
     static void create(String topic, int partitions, Map<String, String> config) throws Exception {
-        admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1).configs(config))).all().get();
+        admin.createTopics(List.of(new NewTopic(topic, partitions, (short) -1).configs(config))).all().get();
+        // Leaders are asked: what is sent with acks=0 to one that does not know the topic yet is lost.
+        for (int partition = 0; partition < partitions; partition++) {
+            var where = new TopicPartition(topic, partition);
+            eventually(() -> admin.listOffsets(Map.of(where, OffsetSpec.latest())).all().get().containsKey(where), topic + " is known");
+        }
+        eventually(() -> admin.describeTopics(List.of(topic)).allTopicNames().get().containsKey(topic), topic + " is known");
+    }
+
+    /** With several brokers a change is answered by one, and the others hear of it a moment later. */
+    static void eventually(Callable<Boolean> claim, String what) throws Exception {
+        for (long deadline = System.currentTimeMillis() + 20_000; ; Thread.sleep(20)) {
+            try {
+                if (claim.call()) return;
+            } catch (ExecutionException e) {
+                check(e.getCause() instanceof UnknownTopicOrPartitionException, e.getCause());
+            }
+            check(System.currentTimeMillis() < deadline, what);
+        }
     }
 
     static Producer<byte[], byte[]> producer(Map<String, Object> config) {
@@ -78,21 +99,24 @@ public class ClientMatrix {
         create("j-topic", 2, Map.of("retention.ms", "60000"));
         TopicDescription described = admin.describeTopics(List.of("j-topic")).allTopicNames().get().get("j-topic");
         check(described.partitions().size() == 2, described);
-        check(described.partitions().get(0).leader().id() == 1, described);
+        for (var partition : described.partitions()) {
+            check(partition.replicas().size() == Math.min(3, nodeCount), described);
+            check(partition.leader().equals(partition.replicas().get(0)), described);
+        }
         Uuid id = described.topicId();
         check(admin.describeTopics(TopicCollection.ofTopicIds(List.of(id))).allTopicIds().get().get(id).name().equals("j-topic"), id);
         admin.createPartitions(Map.of("j-topic", NewPartitions.increaseTo(3))).all().get();
-        check(admin.describeTopics(List.of("j-topic")).allTopicNames().get().get("j-topic").partitions().size() == 3, "3 partitions");
+        eventually(() -> admin.describeTopics(List.of("j-topic")).allTopicNames().get().get("j-topic").partitions().size() == 3, "3 partitions");
         refused(TopicExistsException.class, admin.createTopics(List.of(new NewTopic("j-topic", 1, (short) 1))).all());
         refused(InvalidTopicException.class, admin.createTopics(List.of(new NewTopic("j topic", 1, (short) 1))).all());
         refused(InvalidConfigurationException.class,
             admin.createTopics(List.of(new NewTopic("j-c", 1, (short) 1).configs(Map.of("retention.ms", "x")))).all());
-        refused(InvalidReplicationFactorException.class, admin.createTopics(List.of(new NewTopic("j-r", 1, (short) 2))).all());
+        refused(InvalidReplicationFactorException.class, admin.createTopics(List.of(new NewTopic("j-r", 1, (short) (nodeCount + 1)))).all());
         refused(UnknownTopicOrPartitionException.class, admin.describeTopics(List.of("j-unknown")).allTopicNames());
         admin.createTopics(List.of(new NewTopic("j-valid", 1, (short) 1)), new CreateTopicsOptions().validateOnly(true)).all().get();
         check(!admin.listTopics().names().get().contains("j-valid"), "validateOnly");
         admin.deleteTopics(TopicCollection.ofTopicIds(List.of(id))).all().get();
-        check(!admin.listTopics().names().get().contains("j-topic"), "deleted");
+        eventually(() -> !admin.listTopics().names().get().contains("j-topic"), "deleted");
         System.out.println("topics");
     }
 
@@ -210,7 +234,7 @@ public class ClientMatrix {
     static void settings() throws Exception {
         var topic = new ConfigResource(ConfigResource.Type.TOPIC, "j-small");
         alter(topic, "max.message.bytes", "2000");
-        check(setting(topic, "max.message.bytes").equals("2000"), "altered");
+        eventually(() -> setting(topic, "max.message.bytes").equals("2000"), "altered");
         try (var producer = producer(Map.of())) {
             producer.send(new ProducerRecord<>("j-small", new byte[3000])).get();
             throw new AssertionError("too large, and taken");
@@ -218,21 +242,22 @@ public class ClientMatrix {
             check(e.getCause() instanceof RecordTooLargeException, e.getCause());
         }
         alter(topic, "max.message.bytes", null);
-        check(setting(topic, "max.message.bytes").equals("1048588"), "the default again");
+        eventually(() -> setting(topic, "max.message.bytes").equals("1048588"), "the default again");
         var broker = new ConfigResource(ConfigResource.Type.BROKER, "1");
         alter(broker, "log.cleaner.threads", "2");
         // A broker takes its settings over from the metadata, so Kafka's answer may still be the old one.
-        for (int i = 0; i < 50 && !setting(broker, "log.cleaner.threads").equals("2"); i++) Thread.sleep(100);
-        check(setting(broker, "log.cleaner.threads").equals("2"), "a broker's setting");
+        eventually(() -> setting(broker, "log.cleaner.threads").equals("2"), "a broker's setting");
         alter(broker, "log.cleaner.threads", null);
         check(admin.listConfigResources().all().get().stream().anyMatch(one -> one.name().equals("j-large")), "listed");
         System.out.println("settings");
     }
 
     static void cluster() throws Exception {
-        check(admin.describeCluster().nodes().get().size() == 1, "nodes");
-        check(admin.describeCluster().controller().get().id() == 1, "controller");
-        check(admin.describeMetadataQuorum().quorumInfo().get().leaderId() == 1, "quorum");
+        var nodes = admin.describeCluster().nodes().get();
+        check(nodes.size() == nodeCount, nodes);
+        check(nodes.contains(admin.describeCluster().controller().get()), "controller");
+        var quorum = admin.describeMetadataQuorum().quorumInfo().get();
+        check(quorum.leaderId() >= 1 && quorum.leaderId() <= nodeCount && quorum.voters().size() == nodeCount, quorum);
         check(admin.describeFeatures().featureMetadata().get().finalizedFeatures().containsKey("metadata.version"), "features");
         var dirs = admin.describeLogDirs(List.of(1)).allDescriptions().get().get(1).values().iterator().next();
         check(dirs.error() == null && dirs.replicaInfos().get(new TopicPartition("j-large", 0)).size() > 10_000_000, dirs);

@@ -291,7 +291,7 @@ public class ShareMatrix {
 
     /** A topic, and a group of the same name that reads it from the beginning. */
     static void prepare(String name, int partitions, Map<String, String> more) throws Exception {
-        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all().get();
+        admin.createTopics(List.of(new NewTopic(name, partitions, (short) -1))).all().get();
         Map<String, String> settings = new TreeMap<>(more);
         settings.put("share.auto.offset.reset", "earliest");
         List<AlterConfigOp> changes = settings.entrySet().stream()

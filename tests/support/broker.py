@@ -28,6 +28,11 @@ class BrokerProcess:
         self.address = ""
         self.process: subprocess.Popen[bytes] | None = None
         self.log_path = directory / "broker.log"
+        self.data = {1: directory / "data"}
+
+    @property
+    def addresses(self) -> dict[int, str]:
+        return {1: self.address}
 
     def start(self) -> None:
         """Return when clients can connect; raises with the log's end when that takes too long."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.broker import BrokerProcess
+from tests.support.nodes import NODE_COUNT, NODE_IDS, Brokers, Nodes
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PATIENCE_S = 20.0
@@ -39,24 +40,31 @@ def eventually(claim: Callable[[], bool], what: str, timeout_s: float = PATIENCE
 
 
 @contextmanager
-def healthy_broker(directory: Path, settings: dict[str, str] | None = None) -> Iterator[BrokerProcess]:
-    """A broker that must have nothing to complain about: no ERROR line, no warning again and again."""
-    with BrokerProcess(directory, settings={**BROKER_SETTINGS, **(settings or {})}) as broker:
+def healthy_broker(directory: Path, settings: dict[str, str] | None = None) -> Iterator[Brokers]:
+    """A broker, or several, that must have nothing to complain about: no ERROR line, no warning again and again."""
+    settings = {**BROKER_SETTINGS, **(settings or {})}
+    if NODE_COUNT > 1:
+        with Nodes(directory, settings=settings, count=NODE_COUNT) as nodes:
+            yield nodes
+            warnings = {number: repeated_warnings(log) for number, log in nodes.logs().items()}
+        assert nodes.errors() == []
+        assert not any(warnings.values()), warnings
+        return
+    with BrokerProcess(directory, settings=settings) as broker:
         yield broker
         if broker.process is not None:
             broker.stop()
     assert broker.errors() == []
-    assert repeated_warnings(broker) == {}
+    assert repeated_warnings(broker.log()) == {}
 
 
-def repeated_warnings(broker: BrokerProcess) -> dict[str, int]:
+def repeated_warnings(log: str) -> dict[str, int]:
     """Warnings by their text without its numbers, where there are more than `REPEATS_MAX` of a kind."""
-    kinds = Counter(
-        re.sub(r"\d+", "N", line.partition("] WARN ")[2]) for line in broker.log().splitlines() if "] WARN " in line
-    )
+    kinds = Counter(re.sub(r"\d+", "N", line.partition("] WARN ")[2]) for line in log.splitlines() if "] WARN " in line)
     return {text: count for text, count in kinds.items() if count > REPEATS_MAX}
 
 
-def segment_names(broker: BrokerProcess, topic: str, partition: int = 0) -> list[str]:
+def segment_names(broker: Brokers, topic: str, partition: int = 0) -> list[str]:
     """The partition's segments on the broker's disk, first to last."""
-    return sorted(path.name for path in (broker.directory / "data" / f"{topic}-{partition}").glob("*.log"))
+    data = broker.data[NODE_IDS[0]]
+    return sorted(path.name for path in (data / f"{topic}-{partition}").glob("*.log"))

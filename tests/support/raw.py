@@ -55,9 +55,9 @@ class RawClient:
         return self.receive(self.post(request, version), version, answer)
 
     def create_topic(self, name: str, configs: dict[str, str] | None = None, *, partitions: int = 1) -> Uuid:
-        """Make a topic of one replica; its id."""
+        """Make a topic with the default number of replicas; its id."""
         settings = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
-        request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, [], settings)], timeout_ms=10_000)
+        request = CreateTopicsRequest([CreatableTopic(name, partitions, -1, [], settings)], timeout_ms=10_000)
         (made,) = self.send(request, 7, CreateTopicsResponse).topics
         assert made.error_code == 0, made
         return Uuid(made.topic_id)

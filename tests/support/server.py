@@ -99,6 +99,8 @@ class Server:
         self.host = host or "127.0.0.1"
         self.port = int(port)
         self.address = f"{self.host}:{self.port}"
+        self.controller = listeners.rpartition("//")[2]
+        """Of a node with both roles."""
         self.log_path = properties.with_suffix(f".{name}.log")
         self.process: subprocess.Popen[bytes] | None = None
         self._launched_s = 0.0

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 
 from ottla.coordinator.share import UNINITIALIZED_OFFSET, StateSummary
 from ottla.errors import KafkaError
+from ottla.metadata import TopicImage
 from ottla.server.context import BrokerContext
 from ottla.server.promises import chained, gathered, mapped, recovered
 from ottla.server.share import check_enabled
-from ottla.storage import Isolation, SpecialTimestamp
-from ottla.types import ZERO_UUID, Uuid
+from ottla.types import ZERO_UUID, TopicPartition, Uuid
 from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -65,12 +65,12 @@ def _describe(
         partitions: Mapping[Uuid, Collection[int]], unknown: list[DescribeShareGroupOffsetsResponseTopic]
     ) -> Promise[DescribeShareGroupOffsetsResponseGroup]:
         found = broker.share.states.summaries(group_id, partitions)
+        topics: Promise[list[DescribeShareGroupOffsetsResponseTopic]]
+        topics = chained(tasks, found, lambda summaries: _topics(context, partitions, summaries))
         return mapped(
             tasks,
-            found,
-            lambda summaries: DescribeShareGroupOffsetsResponseGroup(
-                group_id=group_id, topics=_topics(context, partitions, summaries) + unknown
-            ),
+            topics,
+            lambda known: DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=known + unknown),
         )
 
     if group.topics is None:
@@ -100,41 +100,46 @@ def _describe(
 
 def _topics(
     context: BrokerContext, partitions: Mapping[Uuid, Collection[int]], summaries: Summaries
-) -> list[DescribeShareGroupOffsetsResponseTopic]:
+) -> Promise[list[DescribeShareGroupOffsetsResponseTopic]]:
+    tasks = context.node.world.tasks
     by_id = context.node.image.topics.by_id
-    return [
-        DescribeShareGroupOffsetsResponseTopic(
-            by_id[topic_id].name,
-            topic_id,
-            [_partition(context, by_id[topic_id].name, index, summaries[topic_id, index]) for index in indexes],
+
+    def one(topic: TopicImage, indexes: Collection[int]) -> Promise[DescribeShareGroupOffsetsResponseTopic]:
+        told = [_partition(context, TopicPartition(topic.name, index), summaries[topic.id, index]) for index in indexes]
+        return mapped(
+            tasks,
+            gathered(tasks, told),
+            lambda described: DescribeShareGroupOffsetsResponseTopic(topic.name, topic.id, described),
         )
-        for topic_id, indexes in partitions.items()
-        if topic_id in by_id
-    ]
+
+    return gathered(tasks, [one(by_id[key], indexes) for key, indexes in partitions.items() if key in by_id])
 
 
 def _partition(
-    context: BrokerContext, topic: str, index: int, summary: StateSummary | None
-) -> DescribeShareGroupOffsetsResponsePartition:
+    context: BrokerContext, partition: TopicPartition, summary: StateSummary | None
+) -> Promise[DescribeShareGroupOffsetsResponsePartition]:
     """Where nothing is known, nothing is told: that is no error, as with OffsetFetch."""
+    tasks, index = context.node.world.tasks, partition.partition
     told = DescribeShareGroupOffsetsResponsePartition(
         partition_index=index, start_offset=UNINITIALIZED_OFFSET, lag=NO_LAG
     )
-    if summary is None:
+    if summary is not None:
+        told.start_offset, told.leader_epoch = summary.start_offset, summary.leader_epoch
+    if summary is None or UNINITIALIZED_OFFSET in (summary.start_offset, summary.delivery_complete_count):
+        answer: Promise[DescribeShareGroupOffsetsResponsePartition] = tasks.promise()
+        answer.set_result(told)
+        return answer
+    taken = summary.start_offset + summary.delivery_complete_count
+
+    def with_lag(end_offset: int) -> DescribeShareGroupOffsetsResponsePartition:
+        # The start offset is what a leader or an operator has said it is, however absurd.
+        told.lag = max(-OFFSET_MAX, min(end_offset - taken, OFFSET_MAX))
         return told
-    told.start_offset, told.leader_epoch = summary.start_offset, summary.leader_epoch
-    if UNINITIALIZED_OFFSET in (summary.start_offset, summary.delivery_complete_count):
-        return told
-    try:
-        end = context.broker.replicas.partition_by_name(topic, index).offset_for_timestamp(
-            SpecialTimestamp.LATEST, isolation=Isolation.HIGH_WATERMARK
-        )
-    except KafkaError as error:
-        return DescribeShareGroupOffsetsResponsePartition(
+
+    return recovered(
+        tasks,
+        lambda: mapped(tasks, context.broker.share.ends.latest(partition), with_lag),
+        lambda error: DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, error_code=error.code, error_message=error.message
-        )
-    assert end is not None, "every log has an end"
-    # The start offset is what a leader or an operator has said it is, however absurd.
-    lag = end.offset - summary.start_offset - summary.delivery_complete_count
-    told.lag = max(-OFFSET_MAX, min(lag, OFFSET_MAX))
-    return told
+        ),
+    )

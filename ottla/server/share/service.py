@@ -9,6 +9,7 @@ from ottla.errors import KafkaError
 from ottla.metadata import Delta, Image
 from ottla.replica import PartitionLog
 from ottla.replica.share import Index, SharePartitions
+from ottla.server.share.end_offsets import EndOffsets
 from ottla.server.share.group_states import GroupStates
 from ottla.server.share.routed_persister import RoutedPersister
 from ottla.server.share.sessions import ShareSessions
@@ -40,6 +41,7 @@ class ShareService:
             lambda: broker.node.config.group_share_max_share_sessions, self._on_leave, self.partitions.forget_group
         )
         self.states = GroupStates(broker.groups, persister, world.tasks)
+        self.ends = EndOffsets(broker)
         replicas.watch(SHARE_TOPIC, self.coordinator)
 
     def _create_topic(self, broker: BrokerServices) -> bool:

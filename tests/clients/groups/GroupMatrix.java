@@ -35,6 +35,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public class GroupMatrix {
     static final Duration STEP = Duration.ofMillis(20);
     static final long PATIENCE_MS = 30_000;
+    /** As many replicas as the cluster makes by default. */
+    static final short DEFAULT = -1;
     static String address;
     static String prefix;
     static int count = 0;
@@ -50,7 +52,7 @@ public class GroupMatrix {
 
     static String create(String stem, int partitions) throws Exception {
         String topic = fresh(stem);
-        admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get();
+        admin.createTopics(List.of(new NewTopic(topic, partitions, DEFAULT))).all().get();
         return topic;
     }
 
@@ -182,12 +184,12 @@ public class GroupMatrix {
 
     static void pattern(boolean isRe2) throws Exception {
         String stem = fresh("pattern");
-        admin.createTopics(List.of(new NewTopic(stem + "-a", 2, (short) 1))).all().get();
+        admin.createTopics(List.of(new NewTopic(stem + "-a", 2, DEFAULT))).all().get();
         Member one = new Member(fresh("group"), Map.of("group.protocol", isRe2 ? "consumer" : "classic"));
         if (isRe2) one.consumer.subscribe(new SubscriptionPattern("^" + stem + "-.*"), one);
         else one.consumer.subscribe(Pattern.compile("^" + stem + "-.*"), one);
         until("the first topic", () -> one.assigned.size() == 2, one);
-        admin.createTopics(List.of(new NewTopic(stem + "-b", 1, (short) 1))).all().get();
+        admin.createTopics(List.of(new NewTopic(stem + "-b", 1, DEFAULT))).all().get();
         until("the second topic", () -> one.assigned.size() == 3, one);
         one.consumer.close();
     }

@@ -16,6 +16,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import ProducerFenced
 
 from tests.support.clients import PATIENCE_S, new_topic
+from tests.support.nodes import REPLICAS
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -26,7 +27,7 @@ async def create(address: str, stem: str, partitions: int = 6) -> str:
     topic = new_topic(stem)
     admin = AIOKafkaAdminClient(bootstrap_servers=address)
     await admin.start()
-    await admin.create_topics([NewTopic(topic, partitions, 1)])
+    await admin.create_topics([NewTopic(topic, partitions, REPLICAS)])
     await admin.close()
     return topic
 

@@ -22,6 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it has no __all__
 
 from tests.support.clients import PATIENCE_S, new_topic
+from tests.support.nodes import REPLICAS
 
 QUIET: dict[str, Any] = {"error_cb": lambda _: None, "log_level": 2}
 
@@ -107,7 +108,7 @@ def admin(address: str) -> AdminClient:
 
 def create(admin: AdminClient, stem: str, partitions: int = 6) -> str:
     topic = new_topic(stem)
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(PATIENCE_S)
+    admin.create_topics([NewTopic(topic, partitions, REPLICAS)])[topic].result(PATIENCE_S)
     return topic
 
 

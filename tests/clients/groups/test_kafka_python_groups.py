@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.clients import PATIENCE_S, new_topic
+from tests.support.nodes import REPLICAS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its own schemas
@@ -99,7 +100,7 @@ def admin(address: str) -> Iterator[Any]:
 
 def create(admin: Any, stem: str, partitions: int = 6) -> str:
     topic = new_topic(stem)
-    admin.create_topics([NewTopic(topic, partitions, 1)])
+    admin.create_topics([NewTopic(topic, partitions, REPLICAS)])
     return topic
 
 

@@ -17,11 +17,11 @@ import pytest
 
 from ottla.client.admin import Admin, FakeAdmin, FakeCluster, FakeMember, GroupType, NewTopic
 from ottla.types import TopicPartition
+from tests.support import nodes
 from tests.support.clients import eventually, new_topic
-from tests.support.kafka import run_java
-from tests.support.server import Server, Settings, run_ottla
+from tests.support.nodes import NODE_COUNT, REPLICAS, Nodes
+from tests.support.server import Server
 
-CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "500",
@@ -38,6 +38,7 @@ SECURITY = {
 class Side(Protocol):
     name: str
     broker_id: int
+    """One of the brokers, and the only one where there is one."""
 
     @property
     def admin(self) -> Admin: ...
@@ -54,13 +55,15 @@ class Side(Protocol):
 def created(side: Side, *, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
     """A new topic that every broker knows of."""
     name = new_topic("admin")
-    side.admin.create_topics([NewTopic(name, partitions, 1, configs=configs or {})]).all()
+    side.admin.create_topics([NewTopic(name, partitions, REPLICAS, configs=configs or {})]).all()
     known(side, name)
     return name
 
 
 def known(side: Side, topic: str) -> None:
-    """Wait until the broker has heard of a topic that the controller has made."""
+    """Wait until every broker has heard of a topic that the controller has made."""
+    if isinstance(side, RealSide) and isinstance(side.server, Nodes):
+        side.server.await_topic(topic)
     eventually(lambda: not side.admin.describe_topics([topic]).errors, f"{topic} is known")
 
 
@@ -71,7 +74,7 @@ class FakeSide:
     broker_id = 1
 
     def __init__(self) -> None:
-        self.admin = FakeAdmin(FakeCluster(1))
+        self.admin = FakeAdmin(FakeCluster(NODE_COUNT))
 
     def put_records(self, partition: TopicPartition, count: int, timestamp_ms: int) -> None:
         self.admin.cluster.put_records(partition, count, timestamp_ms=timestamp_ms)
@@ -90,15 +93,16 @@ class FakeSide:
 
 
 class RealSide:
-    """A broker process, Ottla's or Kafka's."""
+    """Broker processes, Ottla's or Kafka's."""
 
     broker_id = 1
 
-    def __init__(self, name: str, server: Server, controller: str) -> None:
+    def __init__(self, name: str, server: Server | Nodes) -> None:
         self.name = name
         self.server = server
-        self.controller = controller
         self.admin = Admin(bootstrap_servers=server.address)
+        servers = server.servers if isinstance(server, Nodes) else {1: server}
+        self.controllers = {number: one.controller for number, one in servers.items()}
 
     def put_records(self, partition: TopicPartition, count: int, timestamp_ms: int) -> None:
         producer = confluent_kafka.Producer({"bootstrap.servers": self.server.address})
@@ -139,19 +143,10 @@ def _poll(consumer: confluent_kafka.Consumer, is_over: threading.Event) -> None:
 
 @contextmanager
 def running(kind: str, directory: Path) -> Iterator[RealSide]:
-    """A node with both roles, and an admin of it."""
-    settings = Settings(directory / "data")
-    settings.update(SETTINGS)
-    if kind == "kafka":
-        settings.update(SECURITY)
-    properties = settings.write(directory / "server.properties")
-    if kind == "kafka":
-        formatted = run_java("kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", str(properties)])
-    else:
-        formatted = run_ottla("storage", "format", "-t", CLUSTER_ID, "-c", properties)
-    assert formatted.returncode == 0, formatted.stderr
-    with (Server.kafka if kind == "kafka" else Server.ottla)(properties) as server:
-        side = RealSide(kind, server, f"127.0.0.1:{settings.controller_port}")
+    """A cluster of nodes with both roles, and an admin of it."""
+    settings = {**SETTINGS, **SECURITY} if kind == "kafka" else SETTINGS
+    with nodes.running(kind, directory, settings) as server:
+        side = RealSide(kind, server)
         with side.admin:
             yield side
         if kind == "ottla":

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from ottla.client import AsyncConsumer, Consumer
 from ottla.types import TopicPartition
 from ottla.world.threads import LoopThread
+from tests.support.nodes import REPLICAS
 
 PATIENCE_S = 20.0
 
@@ -72,7 +73,7 @@ def make_topic(address: str, partition_count: int = 1, **settings: str) -> str:
     name = f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": address})
     config = {key.replace("_", "."): value for key, value in settings.items()}
-    admin.create_topics([NewTopic(name, partition_count, 1, config=config)])[name].result(PATIENCE_S)
+    admin.create_topics([NewTopic(name, partition_count, REPLICAS, config=config)])[name].result(PATIENCE_S)
     return name
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.clients import PATIENCE_S
-from tests.support.server import Server, Settings, run_ottla
+from tests.support.nodes import KIND, REPLICAS, Nodes, running
+from tests.support.server import Server
 
 TIMESTAMP_TYPES = {ck.TIMESTAMP_CREATE_TIME: "create", ck.TIMESTAMP_LOG_APPEND_TIME: "append"}
 
@@ -35,7 +36,7 @@ def create_topic(address: str, name: str, partition_count: int = 1, **configs: s
     """Make the topic and wait until it can be used."""
     admin = AdminClient({"bootstrap.servers": address})
     settings = {key.replace("_", "."): value for key, value in configs.items()}
-    for made in admin.create_topics([NewTopic(name, partition_count, 1, config=settings)]).values():
+    for made in admin.create_topics([NewTopic(name, partition_count, REPLICAS, config=settings)]).values():
         made.result(PATIENCE_S)
     return name
 
@@ -85,14 +86,7 @@ def values(address: str, topic: str, *, isolation: str = "read_committed") -> li
 
 
 @contextmanager
-def restartable(directory: Path, kind: str, **more: str) -> Iterator[Server]:
-    """A broker that can be killed and started again on its port."""
-    settings = Settings(directory / "data")
-    settings.update({name.replace("_", "."): value for name, value in more.items()})
-    properties = settings.write(directory / "server.properties")
-    cluster_id = run_ottla("storage", "random-uuid").stdout.strip()
-    formatted = run_ottla("storage", "format", "-t", cluster_id, "-c", properties)
-    assert formatted.returncode == 0, formatted.stderr
-    make: Callable[[Path], Server] = Server.kafka if kind == "kafka" else Server.ottla
-    with make(properties) as server:
-        yield server
+def restartable(directory: Path, **more: str) -> Iterator[Server | Nodes]:
+    """A broker that can be killed and started again on its port, or several."""
+    with running(KIND, directory, {name.replace("_", "."): value for name, value in more.items()}) as started:
+        yield started

@@ -38,6 +38,7 @@ from ottla.errors import (
 from ottla.types import TopicPartition, Uuid
 from tests.clients.ours.admin_sides import Side, created, known, side
 from tests.support.clients import eventually, new_topic
+from tests.support.nodes import NODE_IDS, REPLICAS
 
 __all__ = ["side"]
 
@@ -46,9 +47,9 @@ __all__ = ["side"]
 
 def test_a_created_topic_is_listed_and_described(side: Side) -> None:
     name = new_topic("created")
-    wanted = NewTopic(name, partitions=3, replication_factor=1, configs={"retention.ms": "60000"})
+    wanted = NewTopic(name, partitions=3, replication_factor=REPLICAS, configs={"retention.ms": "60000"})
     told = side.admin.create_topics([wanted]).all()[name]
-    assert (told.name, told.partition_count, told.replication_factor) == (name, 3, 1)
+    assert (told.name, told.partition_count, told.replication_factor) == (name, 3, REPLICAS)
     assert told.config["retention.ms"].value == "60000"
     assert told.config["cleanup.policy"].value == "delete"
     known(side, name)
@@ -60,8 +61,9 @@ def test_a_created_topic_is_listed_and_described(side: Side) -> None:
     assert [one.partition for one in described.partitions] == [0, 1, 2]
     for one in described.partitions:
         assert one.leader is not None
-        assert one.leader.node_id == side.broker_id
-        assert [node.node_id for node in one.replicas] == [node.node_id for node in one.isr] == [side.broker_id]
+        assert one.leader == one.replicas[0]
+        assert sorted(node.node_id for node in one.replicas) == NODE_IDS
+        assert sorted(node.node_id for node in one.isr) == NODE_IDS
         assert one.elr == ()
         assert one.leader_epoch == 0
 
@@ -80,7 +82,7 @@ def test_each_topic_has_an_outcome_of_its_own(side: Side) -> None:
 def test_numbers_that_are_left_out_are_the_clusters_defaults(side: Side) -> None:
     name = new_topic("defaults")
     told = side.admin.create_topics([NewTopic(name)]).all()[name]
-    assert (told.partition_count, told.replication_factor) == (1, 1)
+    assert (told.partition_count, told.replication_factor) == (1, REPLICAS)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_a_topic_gets_more_partitions_and_never_fewer(side: Side) -> None:
     name = created(side, partitions=2)
     side.admin.create_partitions({name: NewPartitions(4)}, validate_only=True).all()
     assert len(side.admin.describe_topics([name]).all()[name].partitions) == 2
-    side.admin.create_partitions({name: NewPartitions(3, [[side.broker_id]])}).all()
+    side.admin.create_partitions({name: NewPartitions(3, [NODE_IDS[:REPLICAS]])}).all()
     eventually(lambda: len(side.admin.describe_topics([name]).all()[name].partitions) == 3, "the third is there")
     outcomes = side.admin.create_partitions({name: NewPartitions(3), "not-there": NewPartitions(3)})
     assert isinstance(outcomes.errors[name], InvalidPartitions)
@@ -175,7 +177,7 @@ def test_a_topic_gets_more_partitions_and_never_fewer(side: Side) -> None:
     with pytest.raises(InvalidPartitions, match="would not be an increase"):
         side.admin.create_partitions({name: NewPartitions(1)}).all()
     with pytest.raises(InvalidReplicaAssignment):
-        side.admin.create_partitions({name: NewPartitions(5, [[side.broker_id]])}).all()
+        side.admin.create_partitions({name: NewPartitions(5, [NODE_IDS[:REPLICAS]])}).all()
 
 
 # Offsets and records
@@ -351,7 +353,7 @@ def test_the_first_commit_of_an_admin_makes_a_group(side: Side) -> None:
     assert group not in {one.group_id for one in side.admin.list_groups(protocol_types=["connect"])}
     described = side.admin.describe_consumer_groups([group]).all()[group]
     assert (described.state, described.members, described.is_simple) == (GroupState.EMPTY, (), True)
-    assert described.coordinator.node_id == side.broker_id
+    assert described.coordinator.node_id in NODE_IDS
     assert side.admin.list_consumer_group_offsets([group]).all()[group] == {
         TopicPartition(topic, 0): OffsetAndMetadata(5, "up to here"),
         TopicPartition(topic, 1): OffsetAndMetadata(7),
@@ -457,8 +459,8 @@ def test_what_groups_have_committed_goes_with_the_topic(side: Side) -> None:
 
 def test_the_cluster_tells_its_brokers(side: Side) -> None:
     cluster = side.admin.describe_cluster()
-    assert [node.node_id for node in cluster.nodes] == [side.broker_id]
-    assert cluster.controller == cluster.nodes[0]
+    assert sorted(node.node_id for node in cluster.nodes) == NODE_IDS
+    assert cluster.controller in cluster.nodes
     assert cluster.cluster_id
     assert cluster.authorized_operations is None
     assert side.admin.describe_cluster(include_fenced_brokers=True).fenced == frozenset()

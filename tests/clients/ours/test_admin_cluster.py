@@ -56,6 +56,7 @@ from ottla.errors import (
 from ottla.types import TopicPartition, Uuid
 from tests.clients.ours.admin_sides import RealSide, created, real, running
 from tests.support.clients import eventually, new_topic
+from tests.support.nodes import NODE_IDS, REPLICAS, kill_all
 
 __all__ = ["real"]
 
@@ -63,7 +64,7 @@ __all__ = ["real"]
 @pytest.fixture
 def controllers(real: RealSide) -> Iterator[Admin]:
     """An admin that speaks to the controllers alone."""
-    with Admin(bootstrap_controllers=real.controller) as admin:
+    with Admin(bootstrap_controllers=real.server.controller) as admin:
         yield admin
 
 
@@ -72,10 +73,11 @@ def controllers(real: RealSide) -> Iterator[Admin]:
 
 def test_the_quorum_tells_who_leads_and_who_votes(real: RealSide) -> None:
     quorum = real.admin.describe_metadata_quorum()
-    assert quorum.leader_id == real.broker_id
-    assert [voter.replica_id for voter in quorum.voters] == [real.broker_id]
+    assert quorum.leader_id in NODE_IDS
+    assert sorted(voter.replica_id for voter in quorum.voters) == NODE_IDS
     assert quorum.high_watermark > 0
-    assert quorum.voters[0].log_end_offset >= quorum.high_watermark
+    (leader,) = [voter for voter in quorum.voters if voter.replica_id == quorum.leader_id]
+    assert leader.log_end_offset >= quorum.high_watermark
 
 
 def test_features_are_told_and_changed(real: RealSide) -> None:
@@ -107,11 +109,11 @@ def test_voters_cannot_change_while_the_feature_is_off(real: RealSide) -> None:
 def test_controllers_are_spoken_to_directly(real: RealSide, controllers: Admin) -> None:
     """KIP-919: for work while no broker is up."""
     cluster = controllers.describe_cluster()
-    assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [real.controller]
-    assert cluster.controller == cluster.nodes[0]
-    assert controllers.describe_metadata_quorum().leader_id == real.broker_id
+    assert {node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes} == real.controllers
+    assert cluster.controller in cluster.nodes
+    assert controllers.describe_metadata_quorum().leader_id in NODE_IDS
     name = new_topic("controllers")
-    controllers.create_topics([NewTopic(name, 1, 1)]).all()
+    controllers.create_topics([NewTopic(name, 1, REPLICAS)]).all()
     eventually(lambda: name in real.admin.list_topics(), "the broker has heard of it")
     broker = ConfigResource.broker(real.broker_id)
     controllers.incremental_alter_configs({broker: [AlterConfigOp.set("log.cleaner.threads", "2")]}).all()
@@ -138,7 +140,7 @@ def test_partitions_move_only_to_brokers_that_are_there(real: RealSide) -> None:
     assert isinstance(outcomes[first].error, InvalidReplicaAssignment)
     assert isinstance(outcomes[second].error, NoReassignmentInProgress)
     assert isinstance(outcomes[missing].error, UnknownTopicOrPartition)
-    real.admin.alter_partition_reassignments({first: [real.broker_id]}).all()
+    real.admin.alter_partition_reassignments({first: NODE_IDS[:REPLICAS]}).all()
     assert real.admin.list_partition_reassignments() == {}
     assert real.admin.list_partition_reassignments([first, missing]) == {}
 
@@ -183,7 +185,7 @@ def test_transactions_are_listed_described_and_fenced(real: RealSide) -> None:
     partition = TopicPartition(topic, 0)
     description = real.admin.describe_transactions([transactional_id]).all()[transactional_id]
     assert (description.state, description.partitions) == (TransactionState.ONGOING, frozenset({partition}))
-    assert description.coordinator_id == real.broker_id
+    assert description.coordinator_id in NODE_IDS
     assert description.start_time_ms is not None
     ongoing = real.admin.list_transactions(states=[TransactionState.ONGOING])
     assert (transactional_id, description.producer_id) in [(one.transactional_id, one.producer_id) for one in ongoing]
@@ -193,7 +195,9 @@ def test_transactions_are_listed_described_and_fenced(real: RealSide) -> None:
     ] == [transactional_id]
     (state,) = real.admin.describe_producers([partition]).all()[partition]
     assert (state.producer_id, state.current_transaction_start_offset) == (description.producer_id, 0)
-    assert real.admin.describe_producers([partition], broker_id=real.broker_id).all()[partition] == [state]
+    leader = real.admin.describe_topics([topic]).all()[topic].partitions[0].leader
+    assert leader is not None
+    assert real.admin.describe_producers([partition], broker_id=leader.node_id).all()[partition] == [state]
     fenced = real.admin.fence_producers([transactional_id]).all()[transactional_id]
     assert fenced.producer_epoch > description.producer_epoch
     eventually(
@@ -387,7 +391,7 @@ def test_the_async_admin_waits_for_all_or_for_one(real: RealSide) -> None:
     async def main() -> None:
         async with AsyncAdmin({"bootstrap.servers": real.server.address}) as admin:
             first, second = new_topic("async"), new_topic("async")
-            outcomes = admin.create_topics([NewTopic(first, 1, 1), NewTopic(second, 1, 9)])
+            outcomes = admin.create_topics([NewTopic(first, 1, REPLICAS), NewTopic(second, 1, 9)])
             assert [outcome.done for outcome in outcomes.values()] == [False, False]
             assert (await outcomes[first]).name == first
             assert list((await outcomes).errors) == [second]
@@ -408,7 +412,7 @@ def test_a_call_takes_no_longer_than_its_time_out(real: RealSide) -> None:
 def test_a_broker_that_comes_back_is_found_again(tmp_path_factory: pytest.TempPathFactory) -> None:
     with running("ottla", tmp_path_factory.mktemp("restarted")) as side:
         topic = created(side)
-        side.server.stop()
+        kill_all(side.server)
         with pytest.raises(KafkaTimeout):
             side.admin.list_topics(timeout=0.3)
         side.server.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,34 +10,24 @@ from typing import Any
 
 import pytest
 
-from tests.clients.groups.conftest import CLUSTER_ID, SETTINGS
+from tests.clients.groups.conftest import SETTINGS
 from tests.clients.ours.consumers import FACES, make_topic, numbers, partitions, write
-from tests.support.broker import BrokerProcess
-from tests.support.kafka import run_java
-from tests.support.server import Server, Settings
+from tests.support.nodes import KIND, Nodes, running
+from tests.support.server import Server
 
 COUNT = 4000
 CHUNK = 400
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[BrokerProcess | Server]:
+def node(tmp_path: Path) -> Iterator[Server | Nodes]:
     """A broker of its own, that may be killed and started again."""
-    if os.environ.get("OTTLA_TESTS_AGAINST") != "kafka":
-        with BrokerProcess(tmp_path, settings=SETTINGS) as broker:
-            yield broker
-        return
-    settings = Settings(tmp_path / "data")
-    settings.update(SETTINGS)
-    properties = settings.write(tmp_path / "server.properties")
-    formatted = run_java("kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", str(properties)])
-    assert formatted.returncode == 0, formatted.stderr
-    with Server.kafka(properties) as server:
-        yield server
+    with running(KIND, tmp_path, SETTINGS) as started:
+        yield started
 
 
 @pytest.mark.parametrize("face", list(FACES))
-def test_a_restart_costs_time_and_no_record(face: str, node: BrokerProcess | Server) -> None:
+def test_a_restart_costs_time_and_no_record(face: str, node: Server | Nodes) -> None:
     topic = make_topic(node.address, 3)
     make: Callable[..., Any] = FACES[face]
     is_over = threading.Event()

@@ -34,6 +34,7 @@ from tests.clients.ours.group_members import (
     write,
 )
 from tests.support.clients import new_topic
+from tests.support.nodes import coordinator_port
 from tests.support.raw import RawClient
 
 pytestmark = pytest.mark.timeout(120)
@@ -416,7 +417,7 @@ def test_a_member_that_was_taken_out_hears_of_it_and_joins_again(address: str, p
 
 def remove(address: str, group: str, member_id: str, protocol: str) -> None:
     """Leave in the member's name."""
-    with RawClient(port_of(address)) as client:
+    with RawClient(coordinator_port(port_of(address), group)) as client:
         if protocol == "consumer":
             beat = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=-1)
             assert client.send(beat, 0, ConsumerGroupHeartbeatResponse).error_code == 0

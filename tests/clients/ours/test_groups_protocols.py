@@ -5,20 +5,18 @@ Against Ottla, and against a real Kafka with OTTLA_TESTS_AGAINST=kafka.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 
 import pytest
 
 from ottla.errors import GroupIdNotFound, InconsistentGroupProtocol, InvalidRegularExpression, UnsupportedVersion
-from tests.clients.groups.conftest import CLUSTER_ID, SETTINGS
+from tests.clients.groups.conftest import SETTINGS
 from tests.clients.ours.group_members import Member, make_topic, port_of, run, settings_of, until, until_shared, write
 from tests.clients.ours.test_share import share_consumer
 from tests.support.clients import new_topic
-from tests.support.kafka import run_java
+from tests.support.nodes import KIND, running
 from tests.support.raw import RawClient
-from tests.support.server import Server, Settings, run_ottla
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -27,19 +25,8 @@ pytestmark = pytest.mark.timeout(120)
 def old_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker whose cluster has not got the new protocol: group.version is 0."""
     directory = tmp_path_factory.mktemp("old")
-    node = Settings(directory / "data")
-    node.update(SETTINGS)
-    properties = node.write(directory / "server.properties")
-    arguments = ["format", "-t", CLUSTER_ID, "-c", str(properties), "--feature", "group.version=0"]
-    if os.environ.get("OTTLA_TESTS_AGAINST") == "kafka":
-        formatted = run_java("kafka.tools.StorageTool", arguments)
-        server = Server.kafka(properties)
-    else:
-        formatted = run_ottla("storage", *arguments)
-        server = Server.ottla(properties)
-    assert formatted.returncode == 0, formatted.stderr
-    with server:
-        yield server.address
+    with running(KIND, directory, SETTINGS, features=["group.version=0"]) as started:
+        yield started.address
 
 
 def test_auto_is_classic_where_the_cluster_has_nothing_else(old_address: str) -> None:

@@ -6,7 +6,6 @@ Real processes, kill -9: Ottla's broker, and a real Kafka's with OTTLA_TESTS_AGA
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +15,11 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.client import TopicPartition
-from tests.clients.groups.conftest import CLUSTER_ID, SETTINGS
+from tests.clients.groups.conftest import SETTINGS
 from tests.clients.ours.group_members import PROTOCOLS, Book, Member, make_topic, run, settings_of, until, until_shared
 from tests.clients.ours.test_share import QUICK, make_group, share_consumer
-from tests.support.broker import BrokerProcess
-from tests.support.kafka import run_java
-from tests.support.server import Server, Settings
+from tests.support.nodes import KIND, Nodes, running
+from tests.support.server import Server
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -32,20 +30,11 @@ PARTITIONS = 4
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess | Server]:
+def broker(tmp_path: Path) -> Iterator[Server | Nodes]:
     """A broker that can be killed and started again where it was."""
     settings = {**SETTINGS, **QUICK, "group.consumer.session.timeout.ms": str(SESSION_MS)}
-    if os.environ.get("OTTLA_TESTS_AGAINST") != "kafka":
-        with BrokerProcess(tmp_path, settings=settings) as running:
-            yield running
-        return
-    node = Settings(tmp_path / "data")
-    node.update(settings)
-    properties = node.write(tmp_path / "server.properties")
-    formatted = run_java("kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", str(properties)])
-    assert formatted.returncode == 0, formatted.stderr
-    with Server.kafka(properties) as server:
-        yield server
+    with running(KIND, tmp_path, settings) as started:
+        yield started
 
 
 class Writer:
@@ -81,7 +70,7 @@ class Writer:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_group_goes_on_when_its_coordinator_is_killed(broker: BrokerProcess | Server, protocol: str) -> None:
+def test_a_group_goes_on_when_its_coordinator_is_killed(broker: Server | Nodes, protocol: str) -> None:
     topic = make_topic(broker.address, "killed", PARTITIONS)
 
     async def story() -> None:
@@ -120,7 +109,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(broker: BrokerProcess | 
     run(story())
 
 
-def test_a_share_group_goes_on_when_the_broker_is_killed(broker: BrokerProcess | Server) -> None:
+def test_a_share_group_goes_on_when_the_broker_is_killed(broker: Server | Nodes) -> None:
     topic = make_topic(broker.address, "killed-share", PARTITIONS)
     group = make_group(broker.address, topic)
 

@@ -28,9 +28,8 @@ from ottla.types import TopicPartition
 from tests.clients.ours.reading import create_topic, read_all, restartable, values
 from tests.support.clients import CODECS, PATIENCE_S, eventually, new_topic
 from tests.support.high_sequences import begin_at
+from tests.support.nodes import Nodes, kill_all
 from tests.support.server import Server
-
-KIND = os.environ.get("OTTLA_TESTS_AGAINST", "ottla")
 
 
 @pytest.fixture
@@ -40,8 +39,8 @@ def producer(address: str) -> Iterator[Producer]:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with restartable(tmp_path, KIND) as running:
+def server(tmp_path: Path) -> Iterator[Server | Nodes]:
+    with restartable(tmp_path) as running:
         yield running
 
 
@@ -361,7 +360,7 @@ def test_closing_from_a_callback_ends_at_once(address: str) -> None:
 # Brokers that come and go
 
 
-def test_kill_9_of_the_broker_loses_nothing_and_repeats_nothing(server: Server) -> None:
+def test_kill_9_of_the_broker_loses_nothing_and_repeats_nothing(server: Server | Nodes) -> None:
     topic = create_topic(server.address, "killed", 2)
     count = 6000
     with Producer(
@@ -383,14 +382,14 @@ def test_kill_9_of_the_broker_loses_nothing_and_repeats_nothing(server: Server) 
         assert [one.value for one in read if one.partition == partition] == sent
 
 
-def test_a_broker_that_stays_away_fails_records_after_the_delivery_time_out(server: Server) -> None:
+def test_a_broker_that_stays_away_fails_records_after_the_delivery_time_out(server: Server | Nodes) -> None:
     topic = create_topic(server.address, "away")
     # The broker that is back must be tried again before the delivery's time is up, however long its start has taken.
     backoff = {"reconnect.backoff.max.ms": 100, "retry.backoff.max.ms": 100}
     settings = {"request.timeout.ms": 300, "delivery.timeout.ms": 1000, "linger.ms": 0, **backoff}
     with Producer(settings, bootstrap_servers=server.address) as producer:
         producer.send_and_wait(topic, b"v")
-        server.kill()
+        kill_all(server)
         started = time.monotonic()
         with pytest.raises(DeliveryTimeout, match=r"Expiring 1 record\(s\) for away-0"):
             producer.send(topic, b"lost").result(PATIENCE_S)
@@ -399,14 +398,14 @@ def test_a_broker_that_stays_away_fails_records_after_the_delivery_time_out(serv
         assert producer.send(topic, b"again").result(PATIENCE_S).offset >= 1
 
 
-def test_a_full_buffer_blocks_and_then_raises(server: Server) -> None:
+def test_a_full_buffer_blocks_and_then_raises(server: Server | Nodes) -> None:
     topic = create_topic(server.address, "full")
     settings = {"buffer.memory": 100_000, "batch.size": 10_000, "max.block.ms": 400}
     with Producer(settings, bootstrap_servers=server.address) as producer:
         for _ in range(1000):
             producer.send(topic, bytes(1000))  # ten times the buffer: held back, and let go on
         producer.flush(PATIENCE_S)
-        server.kill()
+        kill_all(server)
         started = time.monotonic()
         with pytest.raises(BufferExhausted, match="within the configured max blocking time 400 ms"):
             [producer.send(topic, bytes(1000)) for _ in range(200)]

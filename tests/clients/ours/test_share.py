@@ -6,7 +6,6 @@ Against Ottla, and against a real Kafka with OTTLA_TESTS_AGAINST=kafka.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections import Counter
@@ -24,12 +23,10 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.clients.groups.conftest import CLUSTER_ID
 from tests.clients.ours.group_members import PATIENCE_S, make_topic, port_of, write
 from tests.support.clients import healthy_broker
-from tests.support.kafka import run_java
+from tests.support.nodes import KIND, running
 from tests.support.raw import RawClient
-from tests.support.server import Server, Settings
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -70,17 +67,12 @@ def share_consumer(address: str, group: str, **more: Any) -> AsyncShareConsumer[
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker that answers share groups quickly."""
     directory = tmp_path_factory.mktemp("share")
-    if os.environ.get("OTTLA_TESTS_AGAINST") != "kafka":
-        with healthy_broker(directory, QUICK) as running:
-            yield running.address
+    if KIND == "kafka":
+        with running(KIND, directory, QUICK) as kafka:
+            yield kafka.address
         return
-    node = Settings(directory / "data")
-    node.update(QUICK)
-    properties = node.write(directory / "server.properties")
-    formatted = run_java("kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", str(properties)])
-    assert formatted.returncode == 0, formatted.stderr
-    with Server.kafka(properties) as server:
-        yield server.address
+    with healthy_broker(directory, QUICK) as started:
+        yield started.address
 
 
 @pytest.fixture

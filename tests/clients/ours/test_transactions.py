@@ -25,10 +25,9 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.clients.ours.reading import create_topic, restartable, values
 from tests.support.clients import PATIENCE_S, eventually, new_topic
+from tests.support.nodes import Nodes, kill_all
 from tests.support.raw import RawClient
 from tests.support.server import Server
-
-KIND = os.environ.get("OTTLA_TESTS_AGAINST", "ottla")
 
 _ids = itertools.count()
 
@@ -242,7 +241,7 @@ def test_a_record_that_send_refuses_makes_the_transaction_one_to_abort(address: 
 
 def test_a_transaction_that_timed_out_at_the_coordinator_cannot_be_committed(tmp_path: Path) -> None:
     checks = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "200"}
-    with restartable(tmp_path, KIND, **checks) as server:
+    with restartable(tmp_path, **checks) as server:
         topic = create_topic(server.address, "timed-out")
         with transactional(server.address, transaction_timeout_ms=500) as producer:
             producer.begin_transaction()
@@ -337,7 +336,7 @@ def test_a_copy_that_crashes_again_and_again_copies_every_record_once(
 
 
 def test_transactions_survive_kill_9_of_the_broker(tmp_path: Path) -> None:
-    with restartable(tmp_path, KIND) as server:
+    with restartable(tmp_path) as server:
         topic = create_topic(server.address, "survivor", 2)
         expected = []
         with transactional(server.address, batch_size=200) as producer:
@@ -354,12 +353,12 @@ def test_transactions_survive_kill_9_of_the_broker(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_times_out_goes_on_and_can_be_called_again(tmp_path: Path) -> None:
-    with restartable(tmp_path, KIND) as server:
+    with restartable(tmp_path) as server:
         topic = create_topic(server.address, "patient")
         with transactional(server.address) as producer:
             producer.begin_transaction()
             producer.send(topic, b"v").result(PATIENCE_S)
-            server.kill()
+            kill_all(server)
             with pytest.raises(KafkaTimeout, match="commit_transaction took longer than 300 ms"):
                 producer.commit_transaction(0.3)
             with pytest.raises(IllegalState, match=r"commit_transaction timed out before it and must be called again"):
@@ -373,7 +372,7 @@ def test_a_commit_that_times_out_goes_on_and_can_be_called_again(tmp_path: Path)
 
 def test_the_older_life_with_explicit_partitions_works_as_well(tmp_path: Path) -> None:
     """`transaction.version` 1: partitions and offsets are added before they are used, epochs stay."""
-    with restartable(tmp_path, KIND) as server:
+    with restartable(tmp_path) as server:
         downgrade(server)
         topic = create_topic(server.address, "older", 3)
         with transactional(server.address) as producer:
@@ -395,7 +394,7 @@ def test_the_older_life_with_explicit_partitions_works_as_well(tmp_path: Path) -
         assert committed(server.address, "older", topic) == 9
 
 
-def downgrade(server: Server) -> None:
+def downgrade(server: Server | Nodes) -> None:
     """Set `transaction.version` to 1."""
     update = FeatureUpdateKey("transaction.version", 1, upgrade_type=2)
     with RawClient(server.port) as client:

@@ -48,7 +48,7 @@ func client(options ...kgo.Opt) *kgo.Client {
 func create(topic string, partitions int32) string {
 	admin := kadm.NewClient(client())
 	defer admin.Close()
-	_, err := admin.CreateTopic(context.Background(), partitions, 1, nil, topic)
+	_, err := admin.CreateTopic(context.Background(), partitions, -1, nil, topic)
 	check(err, "create "+topic)
 	return topic
 }

@@ -20,7 +20,7 @@ async function until(what, claim) {
 async function create(topic, numPartitions) {
   const admin = kafka.admin();
   await admin.connect();
-  await admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: 1 }], waitForLeaders: true });
+  await admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: -1 }], waitForLeaders: true });
   await admin.disconnect();
   return topic;
 }
