@@ -30,7 +30,7 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 def read_until(process: subprocess.Popen[str], word: str) -> None:
     assert process.stdout is not None
-    seen = []
+    seen: list[str] = []
     while not seen or word not in seen[-1]:
         seen.append(process.stdout.readline())
         assert seen[-1], f"it ended with {process.wait()}: {''.join(seen)}"
