@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its types leave it out
 
 from tests.support.server import OTTLA
 
@@ -86,3 +87,17 @@ def test_a_node_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_node_that_loses_its_disk_ends_and_says_so(tmp_path: Path) -> None:
+    """It stayed, refused every record, and kept its place in the cluster, where Kafka halts."""
+    data = tmp_path / "data"
+    with running([*OTTLA, "up", "--data", str(data), "--port", "0"]) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().partition(" (")[0].rpartition(" ")[2]
+        data.rename(tmp_path / "gone")
+        data.write_text("no directory")
+        AdminClient({"bootstrap.servers": address, "log_level": 0}).create_topics([NewTopic("t", 1, 1)])
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 1
+        assert out.splitlines()[-1].startswith("ottla: All log directories have failed: ")
