@@ -1,8 +1,10 @@
 """`ottla cluster up`: a cluster on this machine in one command, each node a process of its own.
 
 It formats directories that are new with one cluster id, starts `ottla server` for each node, and shows what the
-cluster says of itself: a live table on a terminal, a line for each change otherwise. A node that dies is told of, and
-the others go on. SIGINT and SIGTERM are a controlled shutdown of all nodes, and exit code 0.
+cluster says of itself: a live table on a terminal, a line for each change otherwise. A node that dies is told of and
+started again a while later, so that one sees what the others do without it. SIGINT, SIGTERM and SIGHUP are a controlled
+shutdown of all nodes, and exit code 0; a second SIGINT kills them. When all nodes have ended by themselves, the command
+says why, with exit code 1.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from ottla.cli.server import fail
 from ottla.cli.up import default_data_dir
 
 NODES_MAX = 64
+RESTART_S = 15.0
+"""Longer than `broker.session.timeout.ms`: the others take over first."""
 
 
 @click.group(name="cluster")
@@ -41,6 +45,16 @@ def command() -> None:
 @click.option("--ephemeral", is_flag=True, help="Keep the data in a temporary directory and remove it at the end.")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Any setting of server.properties.")
 @click.option(
+    "--restart-after",
+    "restart_s",
+    metavar="SECONDS",
+    default=RESTART_S,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="When a node that died is started again.",
+)
+@click.option("--no-restart", is_flag=True, help="Leave a node that died alone.")
+@click.option(
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
@@ -55,6 +69,8 @@ def up(
     data: str | None,
     ephemeral: bool,
     settings: tuple[str, ...],
+    restart_s: float,
+    no_restart: bool,
     output: str,
 ) -> None:
     """Start a Kafka-compatible cluster on this machine, a process for each node."""
@@ -70,7 +86,7 @@ def up(
     set_up_logging("ERROR")
     from ottla.cli.cluster_nodes import LocalCluster, NotPossible
     from ottla.cli.cluster_show import shown_by
-    from ottla.cli.cluster_watch import watch
+    from ottla.cli.cluster_watch import AllEnded, watch
 
     directory = tempfile.mkdtemp(prefix="ottla-") if ephemeral else data or f"{default_data_dir()}-cluster"
     try:
@@ -81,9 +97,10 @@ def up(
             host=host,
             port=port,
             more=more,
+            restart_s=None if no_restart else restart_s,
         )
         watch(cluster, shown_by(output))
-    except NotPossible as error:
+    except (NotPossible, AllEnded) as error:
         fail(str(error))
     finally:
         if ephemeral:

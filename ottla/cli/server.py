@@ -1,7 +1,8 @@
 """`ottla server start`: run a node from a server.properties, as Kafka's start script does.
 
-SIGTERM and SIGINT are a controlled shutdown. What keeps a node from starting is one line on standard error and exit
-code 1.
+SIGTERM, SIGINT and SIGHUP are a controlled shutdown, also of a node that is still starting: it may wait for a quorum
+for ever. What keeps a node from starting, or from going on, is one line on standard error and exit code 1; as in Kafka
+a node that has lost its disks or its metadata log does not wait for anything then.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ def run(
         fail(f"--metrics takes a port, or a host and a port, and not {metrics!r}")
     # What is imported here stays: looking for garbage in it would be 20 ms of the start. `run_node` looks again.
     gc.disable()
+    import asyncio
+
     from ottla.config import BrokerConfig
     from ottla.errors import KafkaError
     from ottla.node import CannotStart, build
@@ -89,11 +92,21 @@ def run(
         node = build(BrokerConfig(values), world, metrics_address=metrics_address)
         if format_first:
             node.format_if_new(cluster_id)
+        running = asyncio.create_task(serve(node))
+        stop.add_done_callback(lambda _: running.cancel())
+        try:
+            raise CannotStart(await running)
+        except asyncio.CancelledError:
+            if not stop.done():
+                raise
+            await node.stop()
+
+    async def serve(node: Node) -> str:
+        """Serve until the node cannot go on; why."""
         await node.start()
         await node.create_topics(topics)
         on_ready(node)
-        await stop
-        await node.stop()
+        return await node.until_failed()
 
     try:
         run_node(main)

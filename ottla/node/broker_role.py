@@ -9,6 +9,7 @@ no more connections, logs closed. Made by `node`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
@@ -28,6 +29,7 @@ from ottla.server import (
     RoutedMarkers,
     take_producer_id,
 )
+from ottla.storage import LogDir
 from ottla.types import Uuid
 
 log = logging.getLogger(__name__)
@@ -47,8 +49,8 @@ class BrokerRole:
             config.node_id,
             directory_ids=shared.directories.ids,
             on_assigned=self._assignments.assign,
-            # The controller moves what was led there when it hears of it.
-            on_directory_failed=lambda _: None if self.lifecycle is None else self.lifecycle.beat_soon(),
+            on_directory_failed=self._on_directory_failed,
+            on_cordoned=self._beat_soon,
         )
         self.replicas.logs.lock()
         shared.closing.append(self.replicas.logs.unlock)
@@ -154,6 +156,7 @@ class BrokerRole:
             log_dirs=[shared.directories.ids[path] for path in self._log_dirs],
             metadata_offset=lambda: shared.loader.image.offset,
             offline_log_dirs=self._offline_log_dirs,
+            cordoned_log_dirs=self._cordoned_log_dirs,
             previous_broker_epoch=self._previous_broker_epoch,
         )
 
@@ -187,5 +190,34 @@ class BrokerRole:
         return [path for path in self._shared.directories.ids if path in self._shared.config.log_dir_list]
 
     def _offline_log_dirs(self) -> list[Uuid]:
+        return self._ids_of(one for one in self.replicas.logs.directories if one.is_offline)
+
+    def _cordoned_log_dirs(self) -> list[Uuid]:
+        return self._ids_of(one for one in self.replicas.logs.directories if one.path in self.replicas.cordoned)
+
+    def _ids_of(self, directories: Iterable[LogDir]) -> list[Uuid]:
         ids = self._shared.directories.ids
-        return [ids[one.path] for one in self.replicas.logs.directories if one.is_offline and one.path in ids]
+        return [ids[one.path] for one in directories if one.path in ids]
+
+    def _beat_soon(self) -> None:
+        if self.lifecycle is not None:
+            self.lifecycle.beat_soon()
+
+    def _on_directory_failed(self, directory: LogDir) -> None:
+        """The controller moves what was led there, when it hears of it. A broker that cannot tell must not go on as the
+        leader of what it has lost."""
+        shared, logs = self._shared, self.replicas.logs
+        if not logs.live_directories:
+            shared.fail(f"All log directories have failed: {', '.join(one.path for one in logs.directories)}")
+        elif directory.path == shared.config.metadata_dir:
+            shared.fail(f"The directory of the metadata log has failed: {directory.path}")
+        elif directory.path in shared.directories.ids:
+            self._beat_soon()
+            timeout_ms = shared.config.log_dir_failure_timeout_ms
+            timer = shared.world.tasks.later(timeout_ms, lambda: self._check_told(directory))
+            shared.closing.append(timer.cancel)
+
+    def _check_told(self, directory: LogDir) -> None:
+        told = frozenset() if self.lifecycle is None else self.lifecycle.told_offline
+        if self._shared.directories.ids[directory.path] not in told:
+            self._shared.fail(f"The controller could not be told in time that {directory.path} has failed")

@@ -63,6 +63,7 @@ class BrokerLifecycle:
         log_dirs: Sequence[Uuid],
         metadata_offset: Callable[[], int],
         offline_log_dirs: Callable[[], list[Uuid]],
+        cordoned_log_dirs: Callable[[], list[Uuid]] = list,
         previous_broker_epoch: int = -1,
     ) -> None:
         """`previous_broker_epoch` is that of the last life, if it ended in order."""
@@ -74,6 +75,9 @@ class BrokerLifecycle:
         self._log_dirs = list(log_dirs)
         self._metadata_offset = metadata_offset
         self._offline_log_dirs = offline_log_dirs
+        self._cordoned_log_dirs = cordoned_log_dirs
+        self.told_offline: frozenset[Uuid] = frozenset()
+        """The failed log directories that the controller has heard of."""
         self._incarnation_id = random_uuid(world)
         self._previous_epoch = previous_broker_epoch
         self._subject = f"[BrokerLifecycle id={config.node_id}]"
@@ -195,6 +199,7 @@ class BrokerLifecycle:
             return await self._beat_once(want_shut_down)
 
     async def _beat_once(self, want_shut_down: bool) -> BrokerHeartbeatResponse:
+        offline = self._offline_log_dirs()
         response = await self._controller.send(
             BrokerHeartbeatRequest(
                 broker_id=self._config.node_id,
@@ -202,14 +207,15 @@ class BrokerLifecycle:
                 current_metadata_offset=self._metadata_offset(),
                 want_fence=not self._wants_to_serve,
                 want_shut_down=want_shut_down,
-                offline_log_dirs=self._offline_log_dirs(),
-                cordoned_log_dirs=[],
+                offline_log_dirs=offline,
+                cordoned_log_dirs=self._cordoned_log_dirs(),
             ),
             version=HEARTBEAT_VERSION,
         )
         assert isinstance(response, BrokerHeartbeatResponse), response
         if response.error_code:
             raise error_class(response.error_code)()
+        self.told_offline = frozenset(offline)
         if response.is_fenced is not self.is_fenced:
             log.info("%s The broker has been %s", self._subject, "fenced" if response.is_fenced else "unfenced")
         self.is_fenced = response.is_fenced

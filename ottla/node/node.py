@@ -132,6 +132,10 @@ class Node:
         self.bootstrap_address = Address(role.endpoints[0].host, role.endpoints[0].port)
         log.info("[Node %d] Kafka-compatible server started at %s", config.node_id, self.bootstrap_address)
 
+    async def until_failed(self) -> str:
+        """Return when this node cannot go on, with the reason: its disks are gone, or its metadata log."""
+        return await self.shared.until_failed()
+
     async def stop(self) -> None:
         """A controlled shutdown: the next start needs no recovery. What was not started yet is left out."""
         if self.shared.closing:

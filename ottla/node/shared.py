@@ -18,7 +18,7 @@ from ottla.node.directories import CannotStart, Directories, check_directories
 from ottla.node.listeners import Listeners
 from ottla.raft import LinkChannel, RaftNode, VoterSet
 from ottla.server import Dispatcher, NodeContext, SocketServer
-from ottla.world import Address, NodeWorld
+from ottla.world import Address, NodeWorld, Promise
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,9 @@ class Shared:
         self._receive_buffer: ReceiveBuffer | None = None
         self.closing: list[Callable[[], Awaitable[None] | None]] = []
         """How to undo what was started, the last first."""
+        self.failure: str | None = None
+        """Why this node cannot go on; see `fail`."""
+        self._failed: Promise[None] | None = None
 
     def check(self) -> None:
         """Read what the directories say; `CannotStart` unless they agree with each other and with the settings."""
@@ -102,6 +105,21 @@ class Shared:
             if ended is not None:
                 await ended
 
+    def fail(self, reason: str) -> None:
+        """This node cannot be what it is any more: whoever runs it has to end it."""
+        if self.failure is None:
+            self.failure = reason
+            log.critical("[Node %d] This node cannot go on. %s", self.config.node_id, reason)
+            if self._failed is not None and not self._failed.done():
+                self._failed.set_result(None)
+
+    async def until_failed(self) -> str:
+        """Return when `fail` is called, with the reason."""
+        while self.failure is None:
+            self._failed = self.world.tasks.promise()
+            await self._failed
+        return self.failure
+
     def _connect(self, node_id: int, address: Address) -> LeaderLink:
         if self._receive_buffer is None:
             self._receive_buffer = ReceiveBuffer(hands_over=True)
@@ -156,5 +174,4 @@ class Shared:
         )
 
     def _on_raft_failure(self, error: BaseException) -> None:
-        log.critical("[Node %d] The metadata log has failed, and nothing can be changed any more: %s",
-                     self.config.node_id, error)  # fmt: skip
+        self.fail(f"The metadata log has failed: {error}")

@@ -87,6 +87,7 @@ class ReplicaManager:
         directory_ids: Mapping[str, Uuid] | None = None,
         on_assigned: Assigned | None = None,
         on_directory_failed: Callable[[LogDir], None] | None = None,
+        on_cordoned: Callable[[], None] | None = None,
     ) -> None:
         self.world = world
         self.logs = logs
@@ -96,6 +97,7 @@ class ReplicaManager:
         self.directory_ids = {path.rstrip("/") or "/": uuid for path, uuid in (directory_ids or {}).items()}
         self.on_assigned = on_assigned
         self.on_directory_failed = on_directory_failed
+        self.on_cordoned = on_cordoned
         self.isr_changes: IsrChanges | None = None
         """The way to the controller for changes of the ISR; without it, as without followers, nothing changes."""
         self.fetchers: FetcherManager | None = None
@@ -137,6 +139,7 @@ class ReplicaManager:
         directory_ids: Mapping[str, Uuid] | None = None,
         on_assigned: Assigned | None = None,
         on_directory_failed: Callable[[LogDir], None] | None = None,
+        on_cordoned: Callable[[], None] | None = None,
     ) -> ReplicaManager:
         """A manager with a log manager of its own over the log directories of `config`."""
         topic_configs = TopicConfigs(config, node_id)
@@ -160,6 +163,7 @@ class ReplicaManager:
             directory_ids=directory_ids,
             on_assigned=on_assigned,
             on_directory_failed=on_directory_failed,
+            on_cordoned=on_cordoned,
         )
 
     # Finding
@@ -361,8 +365,11 @@ class ReplicaManager:
     def _cordon(self) -> None:
         paths = [one.path for one in self.logs.directories]
         wanted = self.topic_configs.broker.cordoned_log_dirs
-        self.cordoned = set(paths) if "*" in wanted else {path for path in paths if path in wanted}
+        cordoned = set(paths) if "*" in wanted else {path for path in paths if path in wanted}
+        has_changed, self.cordoned = cordoned != self.cordoned, cordoned
         self.logs.cordon(self.cordoned)
+        if has_changed and self.on_cordoned is not None:
+            self.on_cordoned()
 
     def _configure_producers(self) -> None:
         """Settings of producers and transactions that can be changed while the broker runs."""

@@ -63,8 +63,9 @@ def run_node(main: Callable[[NodeWorld, Promise[str]], Coroutine[Any, Any, T]]) 
                 network=SystemNetwork(loop),
             )
             stop: Promise[str] = loop.create_future()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, _ask_to_stop, loop, stop, number)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` means it
+                    loop.add_signal_handler(number, _ask_to_stop, loop, stop, number)
             return await main(world, stop)
 
         return runner.run(start())

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
 import socket
+import struct
 import subprocess
+import termios
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from fcntl import ioctl
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.support.server import OTTLA
 
 PATIENCE_S = 60.0
+QUICK = ("--set", "broker.session.timeout.ms=3000", "--set", "broker.heartbeat.interval.ms=300")
 
 
 class Up:
@@ -69,8 +75,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_cluster_serves_survives_the_death_of_a_node_and_comes_back_with_its_data(tmp_path: Path) -> None:
-    settings = ("--set", "broker.session.timeout.ms=3000", "--set", "broker.heartbeat.interval.ms=300")
-    with cluster_up(tmp_path / "data", *settings) as up:
+    with cluster_up(tmp_path / "data", *QUICK, "--no-restart") as up:
         up.read_until(lambda: bool(up.address))
         assert len(up.address.split(",")) == 3
         assert sorted(node["roles"] for node in up.nodes.values()) == ["broker+controller"] * 3
@@ -102,6 +107,137 @@ def test_a_cluster_serves_survives_the_death_of_a_node_and_comes_back_with_its_d
         assert sorted(int(message.value() or b"") for message in found if message is not None) == list(range(60))
         consumer.close()
         assert up.end() == 0
+
+
+def test_a_node_that_dies_is_started_again_and_counted(tmp_path: Path) -> None:
+    with cluster_up(tmp_path / "data", *QUICK, "--restart-after", "0.5") as up:
+        up.read_until(lambda: bool(up.address))
+        for count in (1, 2):
+            before = up.nodes[2]["pid"]
+            os.kill(before, signal.SIGKILL)
+            up.read_until(lambda: up.nodes[2]["state"] == "ended")
+            assert (up.nodes[2]["why"], up.nodes[2]["restarts"]) == ("killed by SIGKILL", count - 1)
+            up.read_until(lambda: up.nodes[2]["state"] in ("running", "active"))
+            assert up.nodes[2]["restarts"] == count
+            assert up.nodes[2]["pid"] != before
+        assert [up.nodes[one]["restarts"] for one in (1, 3)] == [0, 0]
+        assert up.end() == 0
+
+
+def test_nodes_that_all_end_by_themselves_end_the_command_with_their_reasons(tmp_path: Path) -> None:
+    """It went on for ever, with nothing to show."""
+    done = subprocess.run(
+        [*OTTLA, "cluster", "up", "--data", str(tmp_path), "--port", "0", "--set", "process.roles=", "--nodes", "2"],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("ottla: node 1: exit code 1: ")
+    assert "\nnode 2: exit code 1: " in done.stderr
+    assert "process.roles" in done.stderr
+
+
+class Terminal:
+    """A terminal, and the command that runs in it."""
+
+    def __init__(self, command: list[str], *, columns: int, lines: int) -> None:
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.execvp(command[0], command)
+        ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self._is_open = True
+        self.text = ""
+
+    def read_until(self, word: str) -> None:
+        while word not in self.text:
+            self.text += os.read(self._fd, 65536).decode()
+
+    def press_ctrl_c(self) -> None:
+        os.write(self._fd, b"\x03")
+
+    def close(self) -> None:
+        """As when its window is closed."""
+        self._is_open = False
+        os.close(self._fd)
+
+    def wait(self) -> int:
+        """Read until the command has ended; its exit code."""
+        with suppress(OSError):  # the other side is closed
+            while self._is_open:
+                self.text += os.read(self._fd, 65536).decode()
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def pids_of_nodes(directory: Path) -> list[int]:
+    found = subprocess.run(["pgrep", "-f", f"{directory}/.*/server.properties"], capture_output=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def in_terminal(tmp_path: Path, *options: str, columns: int = 80, lines: int = 24) -> Terminal:
+    command = ["env", f"TMPDIR={tmp_path}", *OTTLA, "cluster", "up", "--ephemeral", "--port", "0", *options]
+    return Terminal(command, columns=columns, lines=lines)
+
+
+def test_closing_the_terminal_ends_the_nodes_in_order_and_leaves_nothing(tmp_path: Path) -> None:
+    """SIGHUP ended the command before its nodes, and its ephemeral directory stayed."""
+    terminal = in_terminal(tmp_path)
+    terminal.read_until("ottla is ready at")
+    pids = pids_of_nodes(tmp_path)
+    assert len(pids) == 3
+    logs = [os.open(one, os.O_RDONLY) for one in tmp_path.glob("ottla-*/node-*/server.log")]
+    terminal.close()
+    assert terminal.wait() == 0
+    assert not any(map(is_alive, pids))
+    assert not list(tmp_path.glob("ottla-*"))
+    assert all(b"Shut down completed" in os.read(log, 1 << 20) for log in logs)
+    for log in logs:
+        os.close(log)
+
+
+def test_ctrl_c_twice_kills_the_nodes_and_leaves_nothing(tmp_path: Path) -> None:
+    """The second one left the nodes running, and took away the directories under them."""
+    terminal = in_terminal(tmp_path)
+    terminal.read_until("ottla is ready at")
+    pids = pids_of_nodes(tmp_path)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)  # they cannot end in order
+    terminal.press_ctrl_c()
+    terminal.read_until("ottla is stopping (Ctrl-C once more kills the nodes)")
+    assert all(map(is_alive, pids))
+    terminal.press_ctrl_c()
+    terminal.read_until("ended")
+    assert terminal.wait() == 0
+    assert not any(map(is_alive, pids))
+    assert not list(tmp_path.glob("ottla-*"))
+
+
+def test_a_pipe_that_is_closed_ends_the_nodes_in_order(tmp_path: Path) -> None:
+    command = ["env", f"TMPDIR={tmp_path}", *OTTLA, "cluster", "up", "--ephemeral", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "ready" not in process.stdout.readline():
+            assert process.poll() is None
+        pids = pids_of_nodes(tmp_path)
+        process.stdout.close()
+        os.kill(pids[0], signal.SIGKILL)  # there is something to tell, and nobody to tell it to
+        assert process.wait(PATIENCE_S) == 0
+    assert not any(map(is_alive, pids))
+    assert not list(tmp_path.glob("ottla-*"))
+
+
+def test_no_line_of_the_table_is_longer_than_a_narrow_terminal_and_none_too_many(tmp_path: Path) -> None:
+    """A line that the terminal wraps is two, and the next table was drawn over the wrong one."""
+    terminal = in_terminal(tmp_path, "--nodes", "3", columns=50, lines=5)
+    terminal.read_until("ottla is ready at")
+    terminal.press_ctrl_c()
+    terminal.read_until("stopping")
+    assert terminal.wait() == 0
+    drawn = re.findall(r"(NODE.*?)\x1b\[J", terminal.text, re.DOTALL)
+    assert drawn
+    for table in drawn:
+        lines = table.replace("\x1b[K", "").split("\r\n")[:-1]
+        assert max(map(len, lines)) <= 50
+        assert len(lines) == 3
+        assert lines[-1] == "... and 2 more"
 
 
 def test_controllers_of_their_own_are_no_brokers(tmp_path: Path) -> None:
@@ -141,3 +277,33 @@ def test_data_of_two_clusters_is_told_in_a_line(tmp_path: Path) -> None:
 def test_contradictions_are_told_in_a_line(tmp_path: Path) -> None:
     assert "--ephemeral and --data contradict each other" in refusal("--data", str(tmp_path), "--ephemeral")
     assert "--set takes NAME=VALUE, and 'x' has no '='" in refusal("--set", "x")
+
+
+def test_data_of_other_nodes_is_told_in_a_line(tmp_path: Path) -> None:
+    """It was started with other voters than its quorum had."""
+    for node_id, roles in ((1, "broker"), (2, "broker"), (101, "controller")):
+        directory = tmp_path / f"node-{node_id}"
+        (directory / "data").mkdir(parents=True)
+        text = f"version=1\nnode.id={node_id}\ncluster.id=AAAAAAAAQACAAAAAAAAAAA\ndirectory.id=CCCCCCCCQCCCCCCCCCCCCA\n"
+        (directory / "data" / "meta.properties").write_text(text)
+        (directory / "server.properties").write_text(f"process.roles={roles}\n")
+    expected = f"{tmp_path} holds a cluster of --nodes 2 --controllers 1: say so, or use another --data"
+    for options in (
+        (),
+        ("--nodes", "2"),
+        ("--nodes", "2", "--controllers", "3"),
+        ("--nodes", "1", "--controllers", "1"),
+    ):
+        assert expected in refusal("--data", str(tmp_path), "--port", "0", *options)
+
+
+def test_a_directory_that_cannot_be_written_is_told_in_a_line() -> None:
+    assert "cannot write to /proc/" in refusal("--data", "/proc/ottla", "--port", "0")
+
+
+def test_an_address_of_its_own_is_where_clients_are_sent(tmp_path: Path) -> None:
+    """The command looked for its nodes at 127.0.0.1, whatever the host, and was never ready."""
+    with cluster_up(tmp_path / "data", "--nodes", "1", "--host", "127.0.0.2") as up:
+        up.read_until(lambda: bool(up.address))
+        assert up.address.startswith("127.0.0.2:")
+        assert up.end() == 0

@@ -139,7 +139,6 @@ _SINGLE = frozenset(
         "internal.metadata.log.segment.bytes",
         "internal.metadata.max.batch.size.in.bytes",
         "log.cleaner.threads",
-        "log.dir.failure.timeout.ms",
         "log.local.retention.bytes",
         "log.local.retention.ms",
         "num.io.threads",

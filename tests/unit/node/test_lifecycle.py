@@ -15,6 +15,7 @@ from ottla.errors import (
     DuplicateBrokerRegistration,
     InconsistentClusterId,
     InvalidRegistration,
+    InvalidReplicationFactor,
     KafkaError,
     NotController,
     RequestTimedOut,
@@ -26,9 +27,16 @@ from ottla.node import Node
 from ottla.node.lifecycle import RETRY_MS_MAX, SHUTDOWN_MS_MAX, BrokerLifecycle
 from ottla.server import RequestContext
 from ottla.sim.world import VirtualNodeWorld, virtual_node_world
+from ottla.types import Uuid
 from ottla.wire import Message
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tests.unit.metadata.harness import CLUSTER_ID, broker_config
 from tests.unit.server.whole_node import with_node
@@ -87,6 +95,100 @@ def test_the_controller_hears_of_a_failed_log_directory_before_the_next_heartbea
 
     log_dirs = f"{tmp_path / 'first'},{tmp_path / 'second'}"
     assert with_node(tmp_path, run, log_dirs=log_dirs, broker_heartbeat_interval_ms="3000") < SOON_S
+
+
+def test_the_controller_places_nothing_on_a_broker_whose_directories_are_all_cordoned(tmp_path: Path) -> None:
+    """Heartbeats said that nothing was cordoned, whatever `cordoned.log.dirs` said (KIP-1066)."""
+
+    async def run(node: Node) -> None:
+        def cordoned() -> tuple[Uuid, ...] | None:
+            return node.loader.image.brokers[1].cordoned_log_dirs
+
+        ids = node.loader.image.brokers[1].log_dirs
+        assert not cordoned()
+        for value, expected in ((str(tmp_path / "second"), 1), ("*", 2)):
+            await alter_broker_config(node, "cordoned.log.dirs", value)
+            while len(cordoned() or ()) != expected:
+                await asyncio.sleep(0.01)
+        assert set(cordoned() or ()) == set(ids)
+        with pytest.raises(InvalidReplicationFactor, match="cordoned"):
+            await node.create_topics([("nowhere", 1)])
+        await alter_broker_config(node, "cordoned.log.dirs", "")
+        while cordoned():
+            await asyncio.sleep(0.01)
+        await node.create_topics([("somewhere", 1)])
+
+    log_dirs = f"{tmp_path / 'first'},{tmp_path / 'second'}"
+    with_node(tmp_path, run, log_dirs=log_dirs, broker_heartbeat_interval_ms="3000")
+
+
+async def alter_broker_config(node: Node, name: str, value: str) -> None:
+    setting = AlterableConfig(name, 0, value)
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(4, "1", [setting])])
+    response = await node.controller.handle(request, version=1)
+    assert isinstance(response, IncrementalAlterConfigsResponse)
+    assert response.responses[0].error_code == 0, response
+
+
+def test_a_node_whose_log_directories_have_all_failed_cannot_go_on(tmp_path: Path) -> None:
+    """It stayed in the cluster with nothing to serve."""
+
+    async def run(node: Node) -> str:
+        first, second = node.replicas.logs.directories
+        failed = asyncio.ensure_future(node.until_failed())
+        second.take_offline("testing", OSError("this disk is made to fail"))
+        node.replicas.check_directories()
+        await asyncio.sleep(0.1)
+        assert not failed.done(), "the other directory is there, and the controller has been told"
+        first.take_offline("testing", OSError("this disk is made to fail"))
+        node.replicas.check_directories()
+        return await asyncio.wait_for(failed, SOON_S)
+
+    log_dirs = f"{tmp_path / 'first'},{tmp_path / 'second'}"
+    told = with_node(tmp_path, run, log_dirs=log_dirs, metadata_log_dir=str(tmp_path / "metadata"))
+    assert told == f"All log directories have failed: {tmp_path / 'first'}, {tmp_path / 'second'}"
+
+
+def test_a_node_whose_metadata_directory_has_failed_cannot_go_on(tmp_path: Path) -> None:
+    async def run(node: Node) -> str:
+        node.replicas.logs.directories[0].take_offline("testing", OSError("this disk is made to fail"))
+        node.replicas.check_directories()
+        return await asyncio.wait_for(node.until_failed(), SOON_S)
+
+    told = with_node(tmp_path, run, log_dirs=f"{tmp_path / 'first'},{tmp_path / 'second'}")
+    assert told == f"The directory of the metadata log has failed: {tmp_path / 'first'}"
+
+
+@pytest.mark.parametrize("is_reachable", [True, False])
+def test_a_broker_that_cannot_tell_of_a_failed_directory_in_time_cannot_go_on(
+    tmp_path: Path, is_reachable: bool
+) -> None:
+    """`log.dir.failure.timeout.ms`: it would go on as the leader of what it has lost."""
+
+    async def run(node: Node) -> str | None:
+        if not is_reachable:
+            assert node.broker_role is not None
+            assert node.broker_role.lifecycle is not None
+            node.broker_role.lifecycle._controller = Deaf()  # type: ignore[assignment]
+        node.replicas.logs.directories[1].take_offline("testing", OSError("this disk is made to fail"))
+        node.replicas.check_directories()
+        await asyncio.sleep(0.5)
+        return node.shared.failure
+
+    settings = {
+        "log_dirs": f"{tmp_path / 'first'},{tmp_path / 'second'}",
+        "log_dir_failure_timeout_ms": "300",
+        "controlled_shutdown_enable": "false",
+    }
+    expected = f"The controller could not be told in time that {tmp_path / 'second'} has failed"
+    assert with_node(tmp_path, run, **settings) == (None if is_reachable else expected)
+
+
+class Deaf:
+    """A way to a controller that does not answer."""
+
+    async def send(self, request: Message, *, version: int) -> Message:
+        raise RequestTimedOut()
 
 
 # With a controller that is only a script, on virtual time.
