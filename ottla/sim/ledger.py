@@ -17,7 +17,7 @@ all of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -112,6 +112,8 @@ class Ledger:
         self._producers: dict[str, tuple[int, int]] = {}
         """The newest producer id and epoch that was given out for each transactional id."""
         self._claims: dict[tuple[str, int], Claim] = {}
+        self.stale_count = 0
+        """How many answers were older than what was acknowledged, as they may be."""
 
     def add_group(self, name: str, partition_count: int, *, is_transactional: bool) -> None:
         self.groups[name] = {index: Committed() for index in range(partition_count)}
@@ -145,11 +147,29 @@ class Ledger:
         """The lowest offset that a fetch sent now may be answered with, for each partition."""
         return {index: known.acknowledged for index, known in self.groups[group].items()}
 
-    def on_offset_fetched(self, who: str, group: str, index: int, offset: int, before: Mapping[int, int]) -> None:
+    def acknowledged(self) -> dict[str, dict[int, int]]:
+        """The offsets that are acknowledged by now, of all groups."""
+        return {group: self.before_fetch(group) for group in self.groups}
+
+    def on_offset_fetched(
+        self,
+        who: str,
+        group: str,
+        index: int,
+        offset: int,
+        before: Mapping[int, int],
+        *,
+        floors: Sequence[Mapping[int, int]] = (),
+    ) -> None:
+        """`floors` are the lowest offsets that coordinators which were replaced may answer with: see
+        `checks/coordinators.py`."""
         known = self.groups[group][index]
         # One that was acknowledged meanwhile is no longer in doubt, and not below what was known before.
         if offset in known.in_doubt or offset in known.late or before[index] <= offset <= known.acknowledged:
             known.acknowledged = max(known.acknowledged, offset)  # what is shown counts, answered or not
+            return
+        if offset < before[index] and any(floor[index] <= offset for floor in floors):
+            self.stale_count += 1
             return
         if offset < before[index]:
             raise Violation(

@@ -68,6 +68,9 @@ class SimulatedNode:
         """How long the node's tasks may take that let others have their turn, such as the loading of a group."""
         self.cpu: Cpu | None = None
         """What its calls cost; nothing without it."""
+        self.on_serving: Callable[[Node], None] | None = None
+        """Called in each life when the node serves."""
+        self.on_ended: Callable[[], None] | None = None
         self._has_slow_disk = False
         self._died: Any = self._loop.create_future()
 
@@ -95,6 +98,8 @@ class SimulatedNode:
         node.format_if_new(self._cluster_id)
         self.node = node
         await node.start()
+        if self.on_serving is not None:
+            self.on_serving(node)
 
     async def stop(self) -> None:
         """Stop in an orderly way."""
@@ -165,6 +170,8 @@ class SimulatedNode:
     def _end(self) -> None:
         assert self.world is not None, "it lives"
         world, self.world, self.node = self.world, None, None
+        if self.on_ended is not None:
+            self.on_ended()
         self._logs.is_muted = True
         world.life.end()
         self._logs.is_muted = False

@@ -6,6 +6,7 @@ judged by `ottla.sim.ledger`, which is of the same kind.
 
 from ottla.sim.checks.acknowledged import AcknowledgedRecords, FoundRecord, PartitionLog
 from ottla.sim.checks.convergence import PartitionView, missing_of
+from ottla.sim.checks.coordinators import Coordinators
 from ottla.sim.checks.leaders import QUORUM, Leaders
 from ottla.sim.checks.replicas import (
     ReplicaLog,
@@ -22,6 +23,7 @@ __all__ = [
     "Leaders",
     "QUORUM",
     "Watermarks",
+    "Coordinators",
     "AcknowledgedRecords",
     "PartitionLog",
     "FoundRecord",

@@ -20,10 +20,13 @@ from typing import TypeVar
 
 from ottla.client import AsyncAdmin, NewTopic
 from ottla.errors import KafkaError, KafkaStorageError
+from ottla.metadata import Delta, Image
+from ottla.node import Node
 from ottla.records import batches
 from ottla.sim.checks import (
     QUORUM,
     AcknowledgedRecords,
+    Coordinators,
     FoundRecord,
     Leaders,
     PartitionLog,
@@ -43,15 +46,17 @@ from ottla.sim.ledger import Ledger
 from ottla.sim.life import LIFE, Life
 from ottla.sim.logs import LogCapture
 from ottla.sim.loop import Deadlock, Runaway, VirtualLoop
-from ottla.sim.many.observer import Observer
+from ottla.sim.many.observer import Observer, life_of
 from ottla.sim.many.scenario import RECORDS, SINK, SOURCE, ClusterScenario, make_cluster_scenario
 from ottla.sim.many.troubles import Troubles
 from ottla.sim.many.workload import Auditor, Committer, Copier, Reader, Shared, SinkReader, Worker, Writer
 from ottla.sim.network import VirtualNetwork
+from ottla.sim.node import SimulatedNode
 from ottla.sim.run import EXCUSED, Outcome
 from ottla.sim.trace import Trace
 from ottla.sim.waiting import sleep_ms, until, within
 from ottla.sim.world import VirtualNodeWorld, client_world
+from ottla.wire.coordinator import GROUP
 
 _W = TypeVar("_W", bound=Worker)
 
@@ -91,6 +96,7 @@ class ClusterSimulation:
         self.leaders = Leaders()
         self.watermarks = Watermarks()
         self.ledger = Ledger(lambda: self.loop.now_us // 1000)
+        self.coordinators = Coordinators(self.ledger.now_ms, self.ledger.acknowledged)
         self.observers: list[Observer] = []
         self.workers: list[Worker] = []
         self._lives: list[Life] = []
@@ -99,11 +105,16 @@ class ClusterSimulation:
             servers=",".join(f"{name}:{PORT}" for name in self.cluster.brokers),
             records=self.records,
             ledger=self.ledger,
+            coordinators=self.coordinators,
+            coordinator_count=int(next(iter(scenario.settings.values()))["offsets.topic.num.partitions"]),
             partition_count=scenario.partition_count,
             complain=self.history.complain,
             trace=self.trace,
             count=self.history.count,
         )
+        for node in self.cluster:
+            node.on_serving = partial(self._watch_images, node)
+            node.on_ended = partial(self._forget_images, node)
         if scenario.cpu_us or scenario.cpu_stall_chance:
             for node in self.cluster:
                 node.cpu = Cpu(
@@ -150,6 +161,7 @@ class ClusterSimulation:
             "leaders": self.leaders.election_count,
             "looks at offsets": self.watermarks.observation_count,
             "lost with acks=1": self.records.lost_count,
+            "offsets of a replaced coordinator": self.ledger.stale_count,
         }  # fmt: skip
 
     def _on_error_line(self, line: str) -> None:
@@ -159,6 +171,12 @@ class ClusterSimulation:
         excuses = (*EXCUSED, KafkaStorageError.name) if self.troubles.excused else EXCUSED
         if name not in self.troubles.excused and not any(excuse in line for excuse in excuses):
             self.history.complain(Violation(f"{name or 'somebody'} says: {line}"))
+
+    def _watch_images(self, node: SimulatedNode, started: Node) -> None:
+        started.loader.add_publisher(_ImageWatch(self.coordinators, life_of(node), int(node.settings["node.id"])))
+
+    def _forget_images(self, node: SimulatedNode) -> None:
+        self.coordinators.on_death(life_of(node))
 
     # The course of a run
 
@@ -348,6 +366,21 @@ class ClusterSimulation:
         world = client_world(self.network, name, str(self.scenario.seed))
         self._lives.append(world.life)
         return world
+
+
+class _ImageWatch:
+    """Tells the checker of coordinators who leads the groups' topic, as one life of a node knows it."""
+
+    def __init__(self, coordinators: Coordinators, life: str, node_id: int) -> None:
+        self._coordinators = coordinators
+        self._life = life
+        self._node_id = node_id
+
+    def on_metadata(self, delta: Delta, image: Image) -> None:
+        topic = image.topics.by_name.get(GROUP.topic)
+        if topic is not None:
+            leaders = {index: (one.leader, one.leader_epoch) for index, one in topic.partitions.items()}
+            self._coordinators.on_image(self._life, self._node_id, leaders)
 
 
 def _log_of(replica: ReplicaLog, leader_epoch: int) -> PartitionLog:

@@ -13,10 +13,11 @@ from random import Random
 from typing import Any
 
 from ottla.client import AsyncAdmin, AsyncConsumer, AsyncProducer, Delivery, TopicPartition
+from ottla.coordinator import coordinator_partition
 from ottla.errors import KafkaError
-from ottla.sim.checks import AcknowledgedRecords
+from ottla.sim.checks import AcknowledgedRecords, Coordinators
 from ottla.sim.history import Value, Violation
-from ottla.sim.ledger import Copy, Ledger
+from ottla.sim.ledger import NO_OFFSET, Copy, Ledger
 from ottla.sim.many.scenario import RECORDS, SINK, SOURCE
 from ottla.sim.world import VirtualNodeWorld
 
@@ -39,6 +40,9 @@ class Shared:
     servers: str
     records: AcknowledgedRecords
     ledger: Ledger
+    coordinators: Coordinators
+    coordinator_count: int
+    """The partitions of the groups' topic."""
     partition_count: int
     complain: Callable[[Violation], None]
     trace: Callable[[str], None]
@@ -315,10 +319,17 @@ class Auditor(Worker):
         async with AsyncAdmin(self.common, world=self.world.as_client) as admin:
             while not self.is_stopping:
                 for group in ledger.groups:
-                    before = ledger.before_fetch(group)
-                    found = (await admin.list_consumer_group_offsets([group], require_stable=True))[group].result()
-                    for partition, committed in found.items():
-                        if partition.topic == SOURCE and committed is not None:
-                            ledger.on_offset_fetched(self.name, group, partition.partition, committed.offset, before)
-                            self.shared.count("offsets audited")
+                    await self._audit(admin, group)
                 await self.world.tasks.sleep_ms(500 * self.chance.uniform(0.5, 1.5))
+
+    async def _audit(self, admin: AsyncAdmin, group: str) -> None:
+        ledger = self.shared.ledger
+        begun_ms, before = ledger.now_ms(), ledger.before_fetch(group)
+        found = (await admin.list_consumer_group_offsets([group], require_stable=True))[group].result()
+        index = coordinator_partition(group, self.shared.coordinator_count)
+        floors = self.shared.coordinators.floors(index, group, since_ms=begun_ms)
+        for partition in range(self.shared.partition_count):
+            committed = found.get(TopicPartition(SOURCE, partition))
+            offset = NO_OFFSET if committed is None else committed.offset
+            ledger.on_offset_fetched(self.name, group, partition, offset, before, floors=floors)
+            self.shared.count("offsets audited")

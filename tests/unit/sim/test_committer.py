@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client import AsyncConsumer
 from ottla.sim import virtual_node_world
-from ottla.sim.checks import AcknowledgedRecords
+from ottla.sim.checks import AcknowledgedRecords, Coordinators
 from ottla.sim.history import Violation
 from ottla.sim.ledger import Ledger
 from ottla.sim.many.workload import BACKOFF_MS_MIN, Committer, Shared
@@ -30,6 +30,8 @@ def test_a_commit_that_took_long_enough_to_be_sent_twice_may_come_again_behind_l
         servers="",
         records=AcknowledgedRecords(),
         ledger=ledger,
+        coordinators=Coordinators(ledger.now_ms, ledger.acknowledged),
+        coordinator_count=1,
         partition_count=1,
         complain=lambda violation: None,
         trace=lambda line: None,

@@ -198,3 +198,18 @@ def test_a_partition_has_one_owner_until_its_session_is_over(ledger: Ledger, clo
     ledger.claim(GROUP, "b", [1], until_ms=200)
     clock.now_ms = 100
     ledger.claim(GROUP, "b", [0], until_ms=200)
+
+
+def test_an_older_offset_is_allowed_only_down_to_what_a_replaced_coordinator_must_know() -> None:
+    ledger = Ledger(lambda: 0)
+    ledger.add_group("g", 1, is_transactional=False)
+    for offset in (5, 10, 20):
+        ledger.on_commit_sent("g", {0: offset})
+        ledger.on_commit_acknowledged("g", {0: offset})
+    before = ledger.before_fetch("g")
+    ledger.on_offset_fetched("auditor", "g", 0, 10, before, floors=[{0: 10}])
+    assert ledger.stale_count == 1
+    with pytest.raises(Violation, match="has committed 5"):
+        ledger.on_offset_fetched("auditor", "g", 0, 5, before, floors=[{0: 10}])
+    with pytest.raises(Violation, match="has committed 10"):
+        ledger.on_offset_fetched("auditor", "g", 0, 10, before)
