@@ -8,8 +8,9 @@ Promises:
 - The high watermark is what the leader says, never beyond this log's end, and never goes back but by a truncation.
 - Where the logs diverge, this one is cut at the end of the last epoch that both have (KIP-101, KIP-279, KIP-595), never
   at a watermark. A log that ends before the leader's begins is emptied and begins there.
-- A partition with an error waits `replica.fetch.backoff.ms` and the others go on. One that cannot go on at all, because
-  its leader has gone on to another epoch or its log has failed, waits for newer metadata.
+- A partition with an error waits `replica.fetch.backoff.ms` and the others go on; one whose leader has not heard of it
+  yet waits less at first, because it will in a moment. One that cannot go on at all, because its leader has gone on to
+  another epoch or its log has failed, waits for newer metadata.
 - A request costs what changed since the last one, not what the fetcher has.
 
 The rules are those of Kafka's `AbstractFetcherThread`. Driven by `fetcher_manager`. Times are monotonic.
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
 
 NO_EPOCH = -1
 UNDEFINED_OFFSET = -1
+SOON_MS = 20
+"""The first wait for a leader that does not know yet that it leads; the next are each twice as long, up to the backoff.
+Kafka waits the whole backoff, and with it whoever produces with acks=all."""
 REVIEW_MS = 5_000
 """How often log starts are looked at that retention has moved here: the leader is told of them."""
 
@@ -130,7 +134,8 @@ class Restarted(NamedTuple):
 
 
 class Delayed(NamedTuple):
-    """The partition is fetched again after a while. `is_expected` of what happens while leaders and topics change."""
+    """The partition is fetched again after a while. `is_expected` of what happens while leaders and topics change: that
+    is told at first, and again when it has gone on for the whole backoff."""
 
     partition: TopicPartition
     reason: str
@@ -173,7 +178,17 @@ class Phase(Enum):
 class Position:
     """Where one partition is fetched from."""
 
-    __slots__ = ("asked_epoch", "lag", "last_epoch", "leader_epoch", "name", "offset", "phase", "resumes_ms")
+    __slots__ = (
+        "asked_epoch",
+        "delay_ms",
+        "lag",
+        "last_epoch",
+        "leader_epoch",
+        "name",
+        "offset",
+        "phase",
+        "resumes_ms",
+    )
 
     def __init__(self, name: TopicPartition, leader_epoch: int, offset: int, last_epoch: int) -> None:
         self.name = name
@@ -187,6 +202,8 @@ class Position:
         self.phase = Phase.FETCHING
         self.resumes_ms: int | None = None
         """When it is tried again; None where it is not delayed."""
+        self.delay_ms = 0
+        """How long its last delay was, while the leader has not heard of it; 0 once it has."""
 
     @property
     def is_ready(self) -> bool:
@@ -252,14 +269,18 @@ class Fetcher:
         self.failed[key] = fact.partition
         return fact
 
-    def _delay(self, key: Key, position: Position, now_ms: int, error: type[KafkaError] | str) -> Delayed:
+    def _delay(self, key: Key, position: Position, now_ms: int, error: type[KafkaError] | str) -> list[Fact]:
+        backoff_ms = self.settings.backoff_ms
+        is_expected = not isinstance(error, str) and error in _EXPECTED
+        is_first = not position.delay_ms
         if position.resumes_ms is None:
-            position.resumes_ms = now_ms + self.settings.backoff_ms
+            position.delay_ms = min(backoff_ms, max(SOON_MS, 2 * position.delay_ms)) if is_expected else backoff_ms
+            position.resumes_ms = now_ms + position.delay_ms
             self._delayed[key] = None
             self._changed[key] = None
-        if isinstance(error, str):
-            return Delayed(position.name, error, False)
-        return Delayed(position.name, error.name, error in _EXPECTED)
+        if is_expected and not is_first and position.delay_ms < backoff_ms:
+            return []
+        return [Delayed(position.name, error if isinstance(error, str) else error.name, is_expected)]
 
     # Requests
 
@@ -279,7 +300,7 @@ class Fetcher:
                 return self._question(asked)
         if now_ms - self._reviewed_ms >= REVIEW_MS:
             self._review(now_ms)
-        return self._fetch()
+        return self._fetch(now_ms)
 
     @property
     def wakes_ms(self) -> int | None:
@@ -297,7 +318,7 @@ class Fetcher:
             if log is not None and log.log_start_offset != sent.log_start_offset:
                 self._changed[key] = None
 
-    def _fetch(self) -> FetchRequest | None:
+    def _fetch(self, now_ms: int) -> FetchRequest | None:
         session = self._session
         if session.is_full:
             wanted = {key: self._wanted(key) for key in self.positions}
@@ -309,7 +330,7 @@ class Fetcher:
             return None
         return FetchRequest(
             replica_state=ReplicaState(self.settings.node_id, self._broker_epoch()),
-            max_wait_ms=self.settings.wait_max_ms,
+            max_wait_ms=self._wait_ms(now_ms),
             min_bytes=self.settings.bytes_min,
             max_bytes=self.settings.response_bytes_max,
             session_id=parts.session_id,
@@ -317,6 +338,15 @@ class Fetcher:
             topics=parts.topics,
             forgotten_topics_data=parts.forgotten,
         )
+
+    def _wait_ms(self, now_ms: int) -> int:
+        """How long the leader may keep the request: no longer than until a delayed partition is due."""
+        wait_ms = self.settings.wait_max_ms
+        for key in self._delayed:
+            resumes_ms = self.positions[key].resumes_ms
+            if resumes_ms is not None and resumes_ms - now_ms < wait_ms:
+                wait_ms = resumes_ms - now_ms
+        return wait_ms
 
     def _wanted(self, key: Key) -> FetchPartition | None:
         position = self.positions.get(key)
@@ -430,7 +460,7 @@ class Fetcher:
             return [self._fail(key, Failed(position.name, error.name))]
         position.phase = Phase.FETCHING
         self._asking.pop(key, None)
-        return [self._delay(key, position, now_ms, error)]
+        return self._delay(key, position, now_ms, error)
 
     def _ask(self, key: Key, position: Position, phase: Phase) -> None:
         position.phase = phase
@@ -462,7 +492,7 @@ class Fetcher:
                 self._changed[key] = None
         except (CorruptMessage, InvalidRecord) as error:
             # Perhaps the leader's file was being truncated: the next fetch may be better.
-            return [self._delay(key, position, now_ms, f"invalid records at offset {position.offset}: {error}")]
+            return self._delay(key, position, now_ms, f"invalid records at offset {position.offset}: {error}")
         except (KafkaError, OffsetsOutOfOrder, UnexpectedAppendOffset) as error:
             return [self._fail(key, Failed(position.name, str(error)))]
         size = 0 if info is None else info.size
@@ -471,6 +501,7 @@ class Fetcher:
             position.last_epoch = NO_EPOCH if log.epochs.latest_epoch is None else log.epochs.latest_epoch
             self._changed[key] = None
         position.lag = max(0, data.high_watermark - position.offset)
+        position.delay_ms = 0
         if size or has_moved:
             self._logs.on_fetched(position.name, size)
         return []

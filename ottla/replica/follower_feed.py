@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.replica.partition import Partition
+    from ottla.replica.takeover import AwaitedFollower
 
 
 class Interest:
@@ -132,17 +133,23 @@ class FollowerFeed(FetchTime):
 
 
 class FollowerWaiter(Waiter):
-    """A follower's fetch that waits for `bytes_min` bytes in the partitions of its session that are awake."""
+    """A follower's fetch that waits for `bytes_min` bytes in the partitions of its session that are awake, or until
+    this node begins to lead something else that the follower is in sync with."""
 
-    __slots__ = ("_bytes_min", "_feed")
+    __slots__ = ("_bytes_min", "_feed", "_follower")
 
-    def __init__(self, feed: FollowerFeed, on_done: Callable[[], None], *, bytes_min: int) -> None:
+    def __init__(
+        self, feed: FollowerFeed, follower: AwaitedFollower, on_done: Callable[[], None], *, bytes_min: int
+    ) -> None:
         awake = [one.partition for one in feed.awake if one.partition is not None]
-        super().__init__([feed, *awake], on_done)
+        super().__init__([feed, follower, *awake], on_done)
         self._feed = feed
+        self._follower = follower
         self._bytes_min = bytes_min
 
     def look(self, partition: object) -> bool:
+        if partition is self._follower:
+            return True
         missing = self._bytes_min
         for one in self._feed.awake:
             if one.partition is None or one.start is None:

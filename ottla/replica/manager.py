@@ -40,6 +40,7 @@ from ottla.replica.log_loading import load_logs
 from ottla.replica.partition import NO_EPOCH, Partition
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.stats import IsrStats, TopicStats
+from ottla.replica.takeover import Takeover
 from ottla.replica.topic_configs import TopicConfigs
 from ottla.replica.waiters import Waiters
 from ottla.storage import Log, LogDir, LogManager, ProducerStateConfig
@@ -104,6 +105,7 @@ class ReplicaManager:
         """Who copies what other brokers lead; set before the first metadata comes."""
         self.isr_stats = IsrStats()
         self.waiters = Waiters(world.tasks)
+        self.takeover = Takeover(self.waiters, world.clock)
         self.producer_ids = ProducerIds()
         self.image: Image | None = None
         self.by_name: dict[str, dict[int, Partition]] = {}
@@ -455,6 +457,7 @@ class ReplicaManager:
             if image.leader == self.node_id:
                 is_new = image.leader_epoch > partition.leader_epoch
                 if partition.lead(image, opened) and is_new:
+                    self.takeover.on_leading(partition)
                     log.info(
                         "[Broker id=%d] Leader %s with topic id %s starts at leader epoch %d from offset %d with "
                         "partition epoch %d, high watermark %d, ISR %s.",

@@ -275,24 +275,30 @@ class _Fetch:
             self.read()
             promise.set_result(self.answer())
 
-        waiter = self._waiter(answer)
+        waiter, wait_ms = self._waiter(answer)
         self._context.connection.when_closed(waiter.give_up)
-        self._replicas.waiters.park(waiter, self._request.max_wait_ms)
+        self._replicas.waiters.park(waiter, wait_ms)
         return promise
 
-    def _waiter(self, answer: Callable[[], None]) -> Waiter:
-        feed = self._fetch_context.feed
+    def _waiter(self, answer: Callable[[], None]) -> tuple[Waiter, int]:
+        """What waits, and for how long at most."""
+        feed, wait_ms = self._fetch_context.feed, self._request.max_wait_ms
         if feed is not None:
-            return FollowerWaiter(feed, answer, bytes_min=self._bytes_min)
+            follower = self._replicas.takeover.of(self._replica_id)
+            waiter = FollowerWaiter(feed, follower, answer, bytes_min=self._bytes_min)
+            return waiter, follower.wait_ms(wait_ms)
         partitions, starts, available, bytes_max = zip(*self._places, strict=True)
-        return DataWaiter(
-            partitions,
-            starts,
-            answer,
-            available=available,
-            bytes_min=self._bytes_min,
-            bytes_max=bytes_max,
-            isolation=self._isolation,
+        return (
+            DataWaiter(
+                partitions,
+                starts,
+                answer,
+                available=available,
+                bytes_min=self._bytes_min,
+                bytes_max=bytes_max,
+                isolation=self._isolation,
+            ),
+            wait_ms,
         )
 
     # Answering

@@ -344,21 +344,45 @@ def test_the_last_epoch_is_read_from_the_records_where_its_checkpoint_is_lost() 
     assert last_epoch_of(log) == 4
 
 
-@pytest.mark.parametrize(
-    ("error", "is_expected"),
-    [(UnknownLeaderEpoch, True), (NotLeaderOrFollower, True), (UnknownServerError, False)],
-)
-def test_a_partition_with_an_error_waits_and_the_others_go_on(error: Any, is_expected: bool) -> None:
+def test_a_partition_with_an_error_waits_and_the_others_go_on() -> None:
     follower = Following(leading(2), backoff_ms=1_000)
     follower.follow(0)
     follower.follow(1)
-    answer = told(PartitionData(0, error.code, -1, -1, -1, records=b""), nothing_new(1))
-    assert follower.fetcher.on_response(follower.ask(), answer, 0) == [Delayed(T0, error.name, is_expected)]
+    answer = told(PartitionData(0, UnknownServerError.code, -1, -1, -1, records=b""), nothing_new(1))
+    delayed = [Delayed(T0, UnknownServerError.name, False)]
+    assert follower.fetcher.on_response(follower.ask(), answer, 0) == delayed
     request = follower.fetcher.next_request(999)
     assert isinstance(request, FetchRequest)
     assert request.forgotten_topics_data[0].partitions == [0]
     follower.fetcher.on_response(request, told(), 999)
     assert asked(follower.fetcher.next_request(1_000)) == [(0, 0, -1, 0)]
+
+
+@pytest.mark.parametrize("error", [UnknownLeaderEpoch, NotLeaderOrFollower])
+def test_a_leader_that_does_not_know_yet_that_it_leads_is_asked_again_soon_and_then_less_often(error: Any) -> None:
+    """Each request waits at the leader until the partition is due again, and no longer."""
+    follower = Following(leading(2), backoff_ms=100, wait_max_ms=500)
+    follower.follow(0)
+    follower.follow(1)
+    request, now_ms, facts, waits = follower.ask(), 0, [], []
+    for _ in range(5):
+        refused = told(PartitionData(0, error.code, -1, -1, -1, records=b""), nothing_new(1))
+        facts.append(follower.fetcher.on_response(request, refused, now_ms))
+        resting = follower.fetcher.next_request(now_ms)
+        assert isinstance(resting, FetchRequest)
+        assert resting.forgotten_topics_data[0].partitions == [0]
+        waits.append(resting.max_wait_ms)
+        now_ms += resting.max_wait_ms
+        follower.fetcher.on_response(resting, told(), now_ms)
+        request = follower.fetcher.next_request(now_ms)
+        assert asked(request) == [(0, 0, -1, 0)]
+        assert getattr(request, "max_wait_ms") == 500  # noqa: B009
+    assert waits == [20, 40, 80, 100, 100]
+    said = [Delayed(T0, error.name, True)]
+    assert facts == [said, [], [], said, said]
+    follower.fetcher.on_response(request, told(nothing_new(0)), now_ms)
+    follower.fetcher.on_response(follower.ask(), told(PartitionData(0, error.code, -1, -1, -1, records=b"")), now_ms)
+    assert follower.fetcher.wakes_ms == now_ms + 20
 
 
 def test_corrupt_records_are_not_appended_and_are_asked_for_again() -> None:

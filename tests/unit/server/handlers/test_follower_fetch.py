@@ -383,3 +383,61 @@ def test_a_session_is_the_followers_own() -> None:
     request.replica_state = None
     assert node.send(request, VERSION).error_code == FetchSessionIdNotFound.code
     assert follower.fetch().error_code == 0
+
+
+def took_over(isr: tuple[int, ...] = (NODE_ID, FOLLOWER_ID)) -> tuple[TestNode, Follower, Any]:
+    """A node that leads partition 0 and begins to lead partition 1 while its follower's fetch waits."""
+    node = TestNode()
+    node.create_topic("t", 2, replicas=(NODE_ID, FOLLOWER_ID, 3))
+    node.change_partition("t", 1, leader=3)
+    follower = Follower(node)
+    follower.fetch()
+    waiting = node.begin(follower.request(max_wait_ms=WAIT_MS), VERSION)
+    node.run_ms(50)
+    assert not waiting.done()
+    node.change_partition("t", 1, leader=NODE_ID, isr=list(isr))
+    node.run_ms(1)
+    return node, follower, waiting
+
+
+def waited_ms(node: TestNode, follower: Follower) -> float:
+    """How long the next fetch of nothing new is kept."""
+    begun_ms = node.world.clock.monotonic_ms()
+    follower.read(node.wait(node.begin(follower.request(max_wait_ms=WAIT_MS), VERSION)))
+    return node.world.clock.monotonic_ms() - begun_ms
+
+
+def test_a_new_leader_answers_what_its_in_sync_followers_have_waiting() -> None:
+    """They can ask for the partition only with the fetch after that one. Nothing is acknowledged before."""
+    node, follower, waiting = took_over()
+    assert waiting.done()
+    assert data(follower.read(waiting.result())) == []
+    # The follower may hear of its new leader later than the leader itself: its next fetches are kept short.
+    assert waited_ms(node, follower) == 10
+    assert waited_ms(node, follower) == 10
+    partition = node.partition("t", 1)
+    partition.append(make_batch(b"a"))
+    follower.offsets[1] = 0
+    request = follower.request(1)
+    request.topics[0].partitions[0].current_leader_epoch = partition.leader_epoch
+    (found,) = data(follower.read(node.send(request, VERSION)))
+    assert (found.partition_index, found.error_code, len(found.records) > 0) == (1, 0, True)
+    follower.offsets[1] = 1
+    request = follower.request(1)
+    request.topics[0].partitions[0].current_leader_epoch = partition.leader_epoch
+    follower.read(node.send(request, VERSION))
+    assert waited_ms(node, follower) == WAIT_MS, "it has asked for everything"
+
+
+def test_a_new_leader_hurries_a_follower_for_a_second_at_most() -> None:
+    node, follower, waiting = took_over()
+    follower.read(waiting.result())
+    node.run_ms(1_000)
+    assert waited_ms(node, follower) == WAIT_MS
+
+
+def test_a_new_leader_hurries_nobody_that_is_not_in_sync() -> None:
+    node, _, waiting = took_over(isr=(NODE_ID, 3))
+    assert not waiting.done()
+    node.run_ms(WAIT_MS - 60)
+    assert not waiting.done()
