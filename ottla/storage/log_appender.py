@@ -232,7 +232,7 @@ class LogAppender:
                     )
                 except OutOfOrderSequenceNumber:
                     entry = producers.producers.get(last.producer_id)
-                    if entry is None or not recall_batches(entry, owner.segments, owner.log_start_offset):
+                    if entry is None or not recall_batches(entry, last, owner.segments, owner.log_start_offset):
                         raise
                     update = producers.analyze(
                         taken, origin, base_offset, position, verification_guard, transaction_version

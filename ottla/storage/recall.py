@@ -19,38 +19,44 @@ from ottla.storage.producer_entry import BATCHES_MAX, BatchMetadata, ProducerSta
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 
+SEQUENCE_COUNT = 1 << 31
 BYTES_MAX = 16 << 20
 """Five batches of the largest default size, and those of other producers between them."""
 WINDOW_SIZE = 1 << 20
 """The log is read backwards in pieces of about this size."""
 
 
-def recall_batches(entry: ProducerStateEntry, segments: Segments, log_start_offset: int) -> bool:
-    """Put the batches before the first known one into the entry; returns whether there were any."""
+def recall_batches(entry: ProducerStateEntry, again: Batch, segments: Segments, log_start_offset: int) -> bool:
+    """If the batch `again` is older than all that the entry knows, put those before them into it; returns whether there
+    were any."""
     if not entry.is_from_snapshot or not entry.batches or len(entry.batches) >= BATCHES_MAX:
+        return False
+    if again.producer_epoch != entry.producer_epoch or not _is_before(again.last_sequence, entry.batches[0]):
         return False
     entry.is_from_snapshot = False
     found: list[BatchMetadata] = []
     oldest = entry.batches[0]
-    for window in _windows_before(oldest.first_offset, segments, log_start_offset):
-        mine = [batch for batch in window if batch.producer_id == entry.producer_id and not batch.is_control]
-        for batch in reversed(mine):
-            follows = decrement_sequence(oldest.first_sequence, 1) == batch.last_sequence
-            if batch.producer_epoch != entry.producer_epoch or not follows:
-                break
-            oldest = BatchMetadata(batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp)
-            found.append(oldest)
-            if len(found) + len(entry.batches) == BATCHES_MAX:
-                break
-        else:
+    for batch in _batches_before(oldest.first_offset, segments, log_start_offset):
+        if batch.producer_id != entry.producer_id or batch.is_control:
             continue
-        break
+        follows = decrement_sequence(oldest.first_sequence, 1) == batch.last_sequence
+        if batch.producer_epoch != entry.producer_epoch or not follows:
+            break
+        oldest = BatchMetadata(batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp)
+        found.append(oldest)
+        if len(found) + len(entry.batches) == BATCHES_MAX or oldest.first_sequence == 0:
+            break
     entry.batches[:0] = reversed(found)
     return bool(found)
 
 
-def _windows_before(offset: int, segments: Segments, log_start_offset: int) -> Iterator[list[Batch]]:
-    """The batches that end below `offset`, in pieces: the last piece first, each in the log's order."""
+def _is_before(sequence: int, batch: BatchMetadata) -> bool:
+    """Whether a sequence lies below those of a batch; sequences go on with 0 after the largest."""
+    return 0 < (batch.first_sequence - sequence) % SEQUENCE_COUNT < SEQUENCE_COUNT // 2
+
+
+def _batches_before(offset: int, segments: Segments, log_start_offset: int) -> Iterator[Batch]:
+    """The batches that end below `offset`, the last one first, as far back as the bound allows."""
     segment = segments.floor(offset)
     if segment is None:
         return
@@ -68,7 +74,7 @@ def _windows_before(offset: int, segments: Segments, log_start_offset: int) -> I
         if left < 0:
             return
         window = [batch for _, batch in segment.batches(start, end)]
-        yield window
+        yield from reversed(window)
         if not window or window[0].base_offset <= log_start_offset:
             return
         end = start

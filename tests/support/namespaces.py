@@ -38,10 +38,11 @@ def obstacle() -> str | None:
     if shutil.which("ip") is None:
         return "needs `ip` (Debian's iproute2) to make network namespaces"
     try:
-        Network([1]).close()
+        with Network([1]) as network:
+            tried = subprocess.run([*network.command(1), "true"], capture_output=True, text=True, check=False)
     except NamespaceError as error:
         return f"network namespaces cannot be made here: {error}"
-    return None
+    return f"nothing can be run in a network namespace here: {tried.stderr.strip()}" if tried.returncode else None
 
 
 def network_or_skip(hosts: Iterable[int]) -> Network:

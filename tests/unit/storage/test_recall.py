@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import OutOfOrderSequenceNumber
+from ottla.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
 from ottla.storage import recall
 from tests.support.logs import TestLog, values
 
@@ -62,7 +62,24 @@ def test_a_batch_that_was_never_written_is_still_out_of_order() -> None:
     log = written()
     with pytest.raises(OutOfOrderSequenceNumber):
         send(log, 9)
+    assert send(log, 3)
     assert not send(log, 8)
+
+
+def test_batches_are_recalled_over_the_end_of_the_sequences() -> None:
+    log = TestLog()
+    sequences = [2**31 - 3, 2**31 - 2, 2**31 - 1, 0, 1]
+    for number in sequences:
+        send(log, number)
+    log.reopen()
+    # 0 is taken for the producer's first one: whatever came before it is not looked for.
+    assert [send(log, number) for number in (0, 1)] == [True, True]
+    log = TestLog()
+    for number in sequences[:3]:
+        send(log, number)
+    log.reopen()
+    assert [send(log, number) for number in sequences[:3]] == [True, True, True]
+    assert not send(log, 0)
 
 
 def test_batches_are_recalled_after_a_truncation_too() -> None:
@@ -78,9 +95,9 @@ def test_the_batches_of_an_older_epoch_are_not_recalled() -> None:
     log = written(3)
     send(log, 0, producer_epoch=1)
     log.reopen()
-    entry = log.log.producers.producers[1]
-    assert not recall.recall_batches(entry, log.log.segments, 0)
-    assert [batch.first_sequence for batch in entry.batches] == [0]
+    with pytest.raises(InvalidProducerEpoch):
+        send(log, 2)
+    assert [batch.first_sequence for batch in log.log.producers.producers[1].batches] == [0]
 
 
 def test_what_lies_below_the_log_start_is_not_read() -> None:
