@@ -437,9 +437,9 @@ class Leadership:
         return self.pending
 
     def _change(self, isr: tuple[int, ...], joining: int | None) -> IsrChange:
-        return IsrChange(
-            self.leader_epoch, self.partition_epoch, tuple((one, self._broker_epoch(one)) for one in isr), joining
-        )
+        # In ascending order, as small numbers come out of the sets that Kafka keeps them in: it is what tools show.
+        members = tuple((one, self._broker_epoch(one)) for one in sorted(isr))
+        return IsrChange(self.leader_epoch, self.partition_epoch, members, joining)
 
     def _broker_epoch(self, replica: int) -> int:
         """What the replica's fetches have told; of this node itself, its registration. A member that has not fetched

@@ -1,4 +1,4 @@
-"""One broker for each module of tests, watched for errors to its end."""
+"""One broker for each module of tests, or several with `OTTLA_TESTS_NODES`, watched for errors to the end."""
 
 from __future__ import annotations
 

@@ -72,11 +72,13 @@ def told(directory: Path, kind: str) -> list[list[str]]:
         if server.name == "ottla":
             assert server.errors() == []
     blocks: list[list[str]] = []
+    command = ""
     for line in done.stdout.replace("}}}{", "}}}\n{").splitlines():
         if line.startswith("> "):
             blocks.append([])
+            command = line
         else:
-            blocks[-1].append(without_times(line))
+            blocks[-1].append(without_coordinator(command, without_times(line)))
     return [sorted(block) for block in blocks]
 
 
@@ -145,3 +147,12 @@ def without_times(line: str) -> str:
     line = re.sub(r"\b1\d{12}\b", "TIME", line)
     # With the blanks that fill the column: how many there are depends on how many digits the time has.
     return re.sub(r"(TIME\s*)\d{3,} *", r"\1DURATION", line).rstrip()
+
+
+def without_coordinator(command: str, line: str) -> str:
+    """Which of several brokers coordinates is drawn by lot."""
+    if "transactions" in command and " list" in command:
+        return re.sub(r"^(\S+\s*\t)\d+\s*\t", r"\1COORDINATOR\t", line)
+    if " describe " in command:
+        return re.sub(r"^\d+\s*\t", "COORDINATOR\t", line)
+    return line

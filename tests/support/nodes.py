@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from ottla.cli import storage
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -35,7 +38,7 @@ from ottla.wire.messages.metadata import (
 )
 from tests.support.broker import BrokerProcess
 from tests.support.raw import RawClient
-from tests.support.server import Server, Settings, run_ottla
+from tests.support.server import Server, Settings
 
 KIND = os.environ.get("OTTLA_TESTS_AGAINST", "ottla")
 """Whom the tests of our own clients talk to: Ottla or a real Kafka."""
@@ -79,7 +82,7 @@ class Nodes:
         self.data: dict[int, Path] = {}
         files = {number: Settings(directory / f"node{number}" / "data") for number in range(1, count + 1)}
         voters = ",".join(f"{number}@127.0.0.1:{one.controller_port}" for number, one in files.items())
-        cluster_id = run_ottla("storage", "random-uuid").stdout.strip()
+        cluster_id = _storage("random-uuid")
         for number, one in files.items():
             one.update({
                 "node.id": str(number), "controller.quorum.voters": voters, **SAFE, **QUICK, **(settings or {}),
@@ -87,9 +90,7 @@ class Nodes:
             home = directory / f"node{number}"
             home.mkdir(parents=True)
             properties = one.write(home / "server.properties")
-            chosen = [word for feature in features for word in ("--feature", feature)]
-            formatted = run_ottla("storage", "format", "-t", cluster_id, "-c", properties, *chosen)
-            assert formatted.returncode == 0, formatted.stderr
+            _format(properties, cluster_id, features)
             self.servers[number] = (Server.ottla if kind == "ottla" else Server.kafka)(properties)
             self.data[number] = home / "data"
         self.contact_id = 1
@@ -231,10 +232,7 @@ def running(
     one = Settings(directory / "data")
     one.update(settings or {})
     properties = one.write(directory / "server.properties")
-    cluster_id = run_ottla("storage", "random-uuid").stdout.strip()
-    chosen = [word for feature in features for word in ("--feature", feature)]
-    formatted = run_ottla("storage", "format", "-t", cluster_id, "-c", properties, *chosen)
-    assert formatted.returncode == 0, formatted.stderr
+    _format(properties, _storage("random-uuid"), features)
     with (Server.ottla if kind == "ottla" else Server.kafka)(properties) as server:
         yield server
 
@@ -294,6 +292,18 @@ def coordinator_port(port: int, key: str, kind: int = GROUP) -> int:
             return found.port
         assert time.monotonic() < deadline, f"{key} has no coordinator: {found}"
         time.sleep(0.05)
+
+
+def _format(properties: Path, cluster_id: str, features: Sequence[str]) -> None:
+    chosen = [word for feature in features for word in ("--feature", feature)]
+    _storage("format", "-t", cluster_id, "-c", str(properties), *chosen)
+
+
+def _storage(*arguments: str) -> str:
+    """What `ottla storage` prints, without the seconds that processes take to start on a busy machine."""
+    done = CliRunner().invoke(storage.command, arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout.strip()
 
 
 def leader_port(port: int, topic: str, partition: int) -> int:
