@@ -2,70 +2,25 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from ottla.node import Node
 from ottla.server.gauges import publish_gauges
-from ottla.sim.cluster import SimulatedCluster, layout
-from ottla.sim.logs import LogCapture
-from ottla.sim.loop import VirtualLoop
-from ottla.sim.network import VirtualNetwork
-from ottla.sim.node import SimulatedNode
-from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from ottla.wire.messages.create_topics import CreateTopicsResponse as Response
+from tests.unit.node.trio import Trio
 
 CONTROLLER = "kafka_controller_kafkacontroller"
 REPLICAS = "kafka_server_replicamanager"
 RAFT = "kafka_server_raft_metrics"
 
 
-class Cluster:
-    """Three simulated nodes; what each shows is read from its page."""
+class Cluster(Trio):
+    """What each node shows is read from its page."""
 
     def __init__(self) -> None:
-        self.loop = VirtualLoop()
-        network = VirtualNetwork(self.loop, Random("network"))
-        settings = layout(3, settings={"default.replication.factor": "3", "min.insync.replicas": "2"})
-        self.nodes = SimulatedCluster(network, settings, LogCapture(lambda _: None, print), lambda _: None, "metrics")
-        self._published: set[int] = set()
-        self.loop.run_until_complete(self.nodes.start())
-
-    def close(self) -> None:
-        self.nodes.kill()
-        self.loop.close()
-
-    def node(self, node_id: int) -> Node:
-        found = self.nodes[f"node{node_id}"].node
-        assert found is not None
-        return found
-
-    @property
-    def running(self) -> list[SimulatedNode]:
-        return [one for one in self.nodes if one.is_running]
-
-    @property
-    def controller(self) -> Node:
-        (found,) = (one.node for one in self.running if one.node is not None and one.node.raft.is_leader)
-        return found
-
-    def pass_seconds(self, seconds: float) -> None:
-        end_us = self.loop.now_us + round(seconds * 1_000_000)
-        self.loop.call_at_us(end_us, lambda: None)
-        self.loop.run_until(lambda: self.loop.now_us >= end_us)
-
-    def create(self, name: str, assignments: list[list[int]]) -> None:
-        topic = CreatableTopic(
-            name, -1, -1, [CreatableReplicaAssignment(index, ids) for index, ids in enumerate(assignments)]
-        )
-        request = CreateTopicsRequest([topic], 30_000)
-        response = self.loop.run_until_complete(self.controller.controller.handle(request, version=7))
-        assert isinstance(response, Response)
-        assert response.topics[0].error_code == 0, response.topics[0].error_message
-        self.pass_seconds(1)
+        super().__init__()
+        self._published: list[Node] = []
 
     def page(self, node: Node) -> dict[str, float]:
-        if id(node) not in self._published:
-            self._published.add(id(node))
+        if node not in self._published:
+            self._published.append(node)
             publish_gauges(node.context, node.broker if node.broker_role else None, node.collect_gauges)
         lines = node.context.metrics.exposition().splitlines()
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
@@ -76,8 +31,7 @@ class Cluster:
 
 
 def test_a_cluster_tells_what_became_of_its_replicas() -> None:
-    cluster = Cluster()
-    try:
+    with Cluster() as cluster:
         cluster.create("copied", [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
         cluster.create("alone", [[1], [2], [3]])
         controller_id = cluster.controller.config.node_id
@@ -86,11 +40,9 @@ def test_a_cluster_tells_what_became_of_its_replicas() -> None:
         cluster.nodes.kill(f"node{victim}")
         cluster.pass_seconds(15)
         check_without_one(cluster)
-        cluster.loop.run_until_complete(cluster.nodes.start(f"node{victim}"))
+        cluster.run(cluster.nodes.start(f"node{victim}"))
         cluster.pass_seconds(5)
         check_returned(cluster)
-    finally:
-        cluster.close()
 
 
 def check_whole(cluster: Cluster, controller_id: int) -> None:
