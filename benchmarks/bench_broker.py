@@ -7,36 +7,12 @@ alone and no ratio is judged.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-
 from benchmarks import AtLeast, AtMost, Bench, Result, Rival, Unit, benchmark
-from benchmarks.rivals.duel import OURS, THEIRS, Duel, run
+from benchmarks.rivals.duel import Duel, run
 from benchmarks.rivals.job import Measured
+from benchmarks.rivals.one_run import OURS, beside, one_run
 
-
-@functools.cache
-def outcome_of(quick: bool) -> Duel | Exception:
-    """The one run that all rows are taken from; one that fails is not tried again for every row."""
-    bench = Bench(quick=quick)
-    try:
-        return run(bench)
-    except Exception as error:  # noqa: BLE001  every row raises it
-        return error
-    finally:
-        bench.close()
-
-
-def duel_of(quick: bool) -> Duel:
-    found = outcome_of(quick)
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def beside(duel: Duel, figures: Mapping[str, float], unit: Unit, note: str = "") -> Result:
-    rival = Rival(THEIRS, figures[THEIRS]) if THEIRS in figures else None
-    return Result(figures[OURS], unit, rival, note, duel.no_rival)
+duel_of = one_run(run)
 
 
 def busy_client(duel: Duel, scenario: str) -> str:

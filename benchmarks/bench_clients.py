@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 
 from benchmarks import AtLeast, Bench, Result, Rival, Unit, benchmark
-from benchmarks.rivals.client_duel import ClientDuel, run
+from benchmarks.rivals.client_duel import run
 from benchmarks.rivals.clients import (
     AIOKAFKA,
     ARROW,
@@ -21,18 +21,9 @@ from benchmarks.rivals.clients import (
     OURS_ASYNC,
     ClientMeasured,
 )
+from benchmarks.rivals.one_run import one_run
 
-
-@functools.cache
-def outcome_of(quick: bool) -> ClientDuel | Exception:
-    """The one run that all rows are taken from; one that fails is not tried again for every row."""
-    bench = Bench(quick=quick)
-    try:
-        return run(bench)
-    except Exception as error:  # noqa: BLE001  every row raises it
-        return error
-    finally:
-        bench.close()
+duel_of = one_run(run)
 
 
 def _row(
@@ -47,9 +38,7 @@ def _row(
     doc: str = "",
 ) -> None:
     def measure(bench: Bench) -> Result:
-        duel = outcome_of(bench.quick)
-        if isinstance(duel, Exception):
-            raise duel
+        duel = duel_of(bench.quick)
         rival = Rival(NAMES[theirs], duel.median(scenario, theirs, figure))
         return Result(duel.median(scenario, ours, figure), unit, rival)
 

@@ -7,35 +7,11 @@ they would be all that is measured.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+from benchmarks import AtLeast, AtMost, Bench, Result, Unit, benchmark
+from benchmarks.rivals.group_duel import run
+from benchmarks.rivals.one_run import beside, one_run
 
-from benchmarks import AtLeast, AtMost, Bench, Result, Rival, Unit, benchmark
-from benchmarks.rivals.group_duel import OURS, THEIRS, GroupDuel, run
-
-
-@functools.cache
-def outcome_of(quick: bool) -> GroupDuel | Exception:
-    """The one run that all rows are taken from; one that fails is not tried again for every row."""
-    bench = Bench(quick=quick)
-    try:
-        return run(bench)
-    except Exception as error:  # noqa: BLE001  every row raises it
-        return error
-    finally:
-        bench.close()
-
-
-def duel_of(quick: bool) -> GroupDuel:
-    found = outcome_of(quick)
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def beside(duel: GroupDuel, figures: Mapping[str, float], unit: Unit) -> Result:
-    rival = Rival(THEIRS, figures[THEIRS]) if THEIRS in figures else None
-    return Result(figures[OURS], unit, rival, "", duel.no_rival)
+duel_of = one_run(run)
 
 
 @benchmark("groups", "3 members stable, classic", bar=AtMost(1.0))

@@ -6,32 +6,21 @@ client. Without Java, Maven or a registry nothing is compared, and the table say
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 from benchmarks import AtLeast, AtMost, Bench, Result, Rival, Unit, benchmark
 from benchmarks.harness import Bar
+from benchmarks.rivals.one_run import one_run
 from benchmarks.rivals.pipeline_duel import AT_LEAST_ONCE, ONCE, OURS, PRUNED, QUICK, THEIRS, PipelineDuel, Sizes, run
 
 CONNECTOR = "Spark's connector"
 
 
-@functools.cache
-def outcome_of(quick: bool) -> PipelineDuel | Exception:
-    """The one run that all rows are taken from; one that fails is not tried again for every row."""
-    bench = Bench(quick=quick)
-    try:
-        return run(bench)
-    except Exception as error:  # noqa: BLE001  every row raises it
-        return error
-    finally:
-        bench.close()
+duel_of = one_run(run)
 
 
 def _duel(bench: Bench) -> tuple[PipelineDuel, Sizes]:
-    duel = outcome_of(bench.quick)
-    if isinstance(duel, Exception):
-        raise duel
+    duel = duel_of(bench.quick)
     return duel, bench.pick(Sizes(), QUICK)
 
 

@@ -21,10 +21,8 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from benchmarks.harness import Bench, opened
 from benchmarks.rivals.cluster import NODE_COUNT, Cluster
-from benchmarks.rivals.duel import KIB, OURS, PARTITION_COUNT, THEIRS, rivals
+from benchmarks.rivals.duel import KIB, PARTITION_COUNT, rivals
 from benchmarks.rivals.job import TIMEOUT_S, Job, Measured, load
-
-__all__ = ["OURS", "THEIRS", "ClusterDuel", "run"]
 
 BUSY_S = 0.001
 """How often the writer of the failovers looks for acknowledgements."""

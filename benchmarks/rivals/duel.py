@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks.harness import Bench, opened
 from benchmarks.rivals.bare import receive_check_write, send_file
 from benchmarks.rivals.job import Job, Measured, load
+from benchmarks.rivals.one_run import OURS
 from benchmarks.rivals.server import Kind, Server, kafka_kind, ottla_kind
 
 KIB = 1024
@@ -29,8 +30,6 @@ PARTITION_COUNT = 6
 TINY_PARTITION_COUNT = 64
 TINY_BATCH_RECORDS = 10
 CODECS = ("gzip", "snappy", "lz4", "zstd")
-OURS = "Ottla"
-THEIRS = "Kafka"
 
 
 @dataclass(frozen=True, slots=True)

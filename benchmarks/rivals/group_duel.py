@@ -18,9 +18,6 @@ from benchmarks.rivals import members, transactions
 from benchmarks.rivals.duel import rivals
 from benchmarks.rivals.server import Server
 
-OURS = "Ottla"
-THEIRS = "Kafka"
-
 
 @dataclass(frozen=True, slots=True)
 class Sizes:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import (
         FIXED_AT_START,
         NOT_ACTED_ON,
+        RACK_AWARE_SELECTOR,
         BrokerConfig,
         ListenerSpec,
         Voter,
@@ -46,6 +47,7 @@ _LAZY = {
     "broker": (
         "FIXED_AT_START",
         "NOT_ACTED_ON",
+        "RACK_AWARE_SELECTOR",
         "BrokerConfig",
         "ListenerSpec",
         "Voter",
@@ -76,6 +78,7 @@ _HOME = {name: module for module, names in _LAZY.items() for name in names}
 __all__ = [
     "FIXED_AT_START",
     "NOT_ACTED_ON",
+    "RACK_AWARE_SELECTOR",
     "BrokerConfig",
     "CleanerConfig",
     "CleanupPolicy",

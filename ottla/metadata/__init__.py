@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from ottla.metadata.control.activation import bootstrap_records
     from ottla.metadata.control.gauges import Gauge
     from ottla.metadata.controller import Controller
+    from ottla.metadata.election_counts import ElectionCounts
 
 _LAZY = {
     "Controller": "ottla.metadata.controller",
     "Gauge": "ottla.metadata.control.gauges",
+    "ElectionCounts": "ottla.metadata.election_counts",
     "bootstrap_records": "ottla.metadata.control.activation",
 }
 
@@ -80,6 +82,7 @@ __all__ = [
     # who decides
     "Controller",
     "Gauge",
+    "ElectionCounts",
     "bootstrap_records",
     # features
     "MetadataVersion",

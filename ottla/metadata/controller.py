@@ -149,6 +149,8 @@ class Controller:
         self._handlers: dict[type[Message], Callable[[Any, int], Result[Any]]] = {}
         self._activation_count = 0
         self._decision_count = 0
+        self._timed_out_count = 0
+        self._timed_out_heartbeat_count = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -219,6 +221,8 @@ class Controller:
             Gauge("LastCommittedRecordOffset", committed),
             Gauge("NewActiveControllersCount", self._activation_count),
             Gauge("EventQueueOperationsStartedCount", self._decision_count),
+            Gauge("EventQueueOperationsTimedOutCount", self._timed_out_count),
+            Gauge("TimedOutBrokerHeartbeatCount", self._timed_out_heartbeat_count),
             *read_gauges(self._state, self._world.clock),
         ]
 
@@ -251,6 +255,8 @@ class Controller:
 
             def time_out() -> None:
                 if not promise.done():
+                    self._timed_out_count += 1
+                    self._timed_out_heartbeat_count += isinstance(request, BrokerHeartbeatRequest)
                     promise.set_exception(RequestTimedOut())
 
             timer = self._world.tasks.later(deadline_ms - now_ms, time_out)

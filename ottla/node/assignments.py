@@ -50,6 +50,10 @@ class Assignments:
         self._pending: dict[tuple[Uuid, int], Uuid] = {}
         self._is_under_way = False
 
+    def __len__(self) -> int:
+        """How many the controller has not taken yet."""
+        return len(self._pending)
+
     def start(self, controller: ControllerLink) -> None:
         """From now on the controller can be told: the broker is registered."""
         self._controller = controller

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
-from ottla.metadata import Endpoint
+from ottla.metadata import Endpoint, Gauge
 from ottla.node.assignments import Assignments
 from ottla.node.directories import epoch_of_clean_shutdown
 from ottla.node.lifecycle import BrokerLifecycle
@@ -69,6 +69,17 @@ class BrokerRole:
     @property
     def endpoints(self) -> list[Endpoint]:
         return self._shared.listeners.endpoints(self._shared.listeners.of_broker)
+
+    def gauges(self) -> list[Gauge]:
+        """What this broker's way to the controller shows now."""
+        image = self._shared.loader.image
+        loaded = "kafka.server:type=broker-metadata-metrics,name=last-applied-record-"
+        return [
+            Gauge(f"{loaded}offset", image.offset),
+            Gauge(f"{loaded}timestamp", image.timestamp_ms),
+            Gauge(f"{loaded}lag-ms", self._shared.world.clock.now_ms() - image.timestamp_ms),
+            Gauge("kafka.server:type=AssignmentsManager,name=QueuedReplicaToDirAssignments", len(self._assignments)),
+        ]
 
     def compose(self) -> None:
         """Put the services together; nothing is opened yet."""

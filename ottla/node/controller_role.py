@@ -9,7 +9,15 @@ from __future__ import annotations
 import logging
 
 from ottla.errors import KafkaError, error_class
-from ottla.metadata import SUPPORTED_FEATURES, Controller, Endpoint, bootstrap_records, random_uuid
+from ottla.metadata import (
+    SUPPORTED_FEATURES,
+    Controller,
+    ElectionCounts,
+    Endpoint,
+    Gauge,
+    bootstrap_records,
+    random_uuid,
+)
 from ottla.node.shared import Shared
 from ottla.raft import read_bootstrap
 from ottla.server import ControllerServices, Dispatcher
@@ -40,8 +48,23 @@ class ControllerRole:
             bootstrap=read_bootstrap(world, config.metadata_dir) or bootstrap_records(),
         )
         shared.raft.subscribe(self.controller)
+        self._elections = ElectionCounts()
+        shared.loader.add_publisher(self._elections)
         services = ControllerServices(shared.context, self.controller, shared.raft)
         self.dispatcher = shared.controller_dispatcher = Dispatcher(services)
+
+    def gauges(self) -> list[Gauge]:
+        """What this controller shows now."""
+        shared, counts = self._shared, self._elections
+        is_active = self.controller.is_active
+        lag_ms = 0 if is_active else shared.world.clock.now_ms() - shared.loader.image.timestamp_ms
+        stats = "kafka.controller:type=ControllerStats,name="
+        return [
+            *self.controller.gauges(),
+            Gauge("LastAppliedRecordLagMs", lag_ms),
+            Gauge(f"{stats}UncleanLeaderElectionsPerSec", counts.unclean_count, kind="counter"),
+            Gauge(f"{stats}ElectionFromEligibleLeaderReplicasPerSec", counts.from_elr_count, kind="counter"),
+        ]
 
     @property
     def endpoints(self) -> list[Endpoint]:

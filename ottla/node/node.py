@@ -156,8 +156,10 @@ class Node:
 
     def collect_gauges(self) -> list[Gauge]:
         """What the quorum, and the controller if this node has one, show now."""
-        own = [] if self.controller_role is None else self.controller_role.controller.gauges()
-        return [*own, *raft_gauges(self.raft)]
+        own = [] if self.controller_role is None else self.controller_role.gauges()
+        if self.broker_role is not None:
+            own += self.broker_role.gauges()
+        return [*own, *raft_gauges(self.raft, self.world.clock.monotonic_ms())]
 
     async def create_topics(self, topics: Sequence[tuple[str, int]]) -> None:
         """Make topics unless they exist: what `ottla up --topic` asks for."""

@@ -546,6 +546,14 @@ class Core:
             self._ready.persist.append(WriteElection(election))
 
     @property
+    def vote_id(self) -> int:
+        """Whom this node has voted for in its epoch: a leader and a candidate for themselves; -1 for nobody."""
+        if isinstance(self.state, Leader):
+            return self.local.key.id
+        voted = self._voted
+        return NO_LEADER if voted is None else voted.id
+
+    @property
     def _voted(self) -> ReplicaKey | None:
         return None if isinstance(self.state, Leader | Resigned) else self.state.voted
 

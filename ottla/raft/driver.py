@@ -73,8 +73,9 @@ from ottla.raft.metadata_log import MetadataLog
 from ottla.raft.quorum_state import NAME as QUORUM_STATE
 from ottla.raft.quorum_state import Election, read_election, write_election
 from ottla.raft.snapshot import DamagedSnapshot, SnapshotId, SnapshotReceiver
-from ottla.raft.states import NEVER
+from ottla.raft.states import NEVER, Leader
 from ottla.raft.subscription import Subscription
+from ottla.raft.times import QuorumTimes
 from ottla.raft.voters import ReplicaKey, VoterNode, VoterSet
 from ottla.storage import OffsetsOutOfOrder, UnexpectedAppendOffset
 from ottla.types import Uuid
@@ -165,6 +166,7 @@ class RaftNode:
         self._is_stopped = False
         self.failure: BaseException | None = None
         """Why nothing can be written any more, once that is so."""
+        self.times = QuorumTimes()
 
     # What is known
 
@@ -203,6 +205,21 @@ class RaftNode:
     def voters(self) -> VoterSet:
         """The latest in the log, or those of the settings where it has none."""
         return self._log.voters if self._is_started else self._static_voters
+
+    @property
+    def vote_id(self) -> int:
+        """Whom this node has voted for in its epoch, or follows without a vote of its own; -1 for nobody."""
+        return self._core.vote_id if self._is_started else -1
+
+    @property
+    def log_end_epoch(self) -> int:
+        return self._log.last_epoch if self._is_started else 0
+
+    @property
+    def observer_count(self) -> int | None:
+        """How many observers fetch from this node; None unless it leads."""
+        state = self._core.state if self._is_started else None
+        return len(state.observers) if isinstance(state, Leader) else None
 
     def watch(self, call: Callable[[LeaderAndEpoch], object]) -> None:
         """Tell `call` who leads which epoch, now and whenever that changes."""
@@ -377,6 +394,7 @@ class RaftNode:
                 self._send(request)
             self._arm(ready.deadline_ms)
             self._apply(ready)
+            self.times.on_state(self._core.state, self._core.leader_id, self._world.clock.monotonic_ms())
         except (OSError, KafkaStorageError) as error:
             self._fail(error)
         finally:
@@ -648,6 +666,9 @@ class RaftNode:
         fresh: list[CommittedBatch] = []
         while self._uncommitted and self._uncommitted[0].last_offset < high_watermark:
             fresh.append(self._uncommitted.popleft())
+        if fresh:
+            clock = self._world.clock
+            self.times.commit.record(max(0, clock.now_ms() - fresh[0].timestamp), clock.monotonic_ms())
         for subscription in self._subscriptions:
             subscription.on_commit(fresh)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.replica.fetcher import FetcherSettings
     from ottla.replica.fetcher_manager import FetcherManager, Peers
     from ottla.replica.isr_changes import IsrChanges
+    from ottla.replica.selector import nearer_replica
 
 # A node without other brokers has no use for them.
 _LAZY = {
@@ -29,6 +30,7 @@ _LAZY = {
     "FetcherSettings": "fetcher",
     "IsrChanges": "isr_changes",
     "Peers": "fetcher_manager",
+    "nearer_replica": "selector",
 }
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Interest",
     "IsrChanges",
     "Peers",
+    "nearer_replica",
     "LogDriver",
     "Partition",
     "PartitionLog",

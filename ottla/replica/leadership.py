@@ -197,6 +197,7 @@ class Leadership:
         # Metadata of a change that the controller's answer has told of already says nothing of the one that is pending
         # now. Were that forgotten, the high watermark would go on without a replica that is about to be in the ISR.
         is_known = not is_new_leader and image.partition_epoch == self.partition_epoch
+        made = None if is_known or is_new_epoch else self.pending
         self.log = log
         self._assign(image)
         self.is_leader = True
@@ -212,6 +213,9 @@ class Leadership:
             for replica, follower in self.followers.items():
                 follower.reset(log.log_end_offset, now_ms, is_new_leader=is_new_leader, is_in_sync=replica in image.isr)
             effects.append(BeginEpoch(image.leader_epoch))
+        if made is not None and set(made.isr) == set(image.isr):
+            # On the active controller's own node metadata always comes before the answer.
+            effects.append(IsrUpdated(image.isr, image.partition_epoch, made.joining is not None))
         effects += self._advance(now_ms)  # the ISR may be down to this node
         return effects
 

@@ -244,10 +244,10 @@ def _publish_cleaner(broker: BrokerServices) -> None:
 
 
 def _publish_collected(metrics: Metrics, collect: Callable[[], Iterable[Gauge]]) -> None:
-    def samples() -> Iterator[tuple[str, Tags, float]]:
+    def samples() -> Iterator[tuple[str, str, Tags, float]]:
         for gauge in collect():
             name = gauge.name if ":" in gauge.name else f"{_CONTROLLER}{gauge.name}"
-            yield name, gauge.tags, gauge.value
+            yield name, gauge.kind, gauge.tags, gauge.value
 
     metrics.collector(samples)
 

@@ -155,7 +155,7 @@ class Metrics:
         self._histograms: dict[tuple[str, tuple[tuple[str, str], ...]], Histogram] = {}
         self._gauges: list[tuple[str, dict[str, str], Callable[[], float]]] = []
         self._families: list[tuple[str, str, Callable[[], Iterable[tuple[Tags, float]]]]] = []
-        self._collectors: list[Callable[[], Iterable[tuple[str, Tags, float]]]] = []
+        self._collectors: list[Callable[[], Iterable[tuple[str, str, Tags, float]]]] = []
 
     def api(self, name: str, version: int) -> ApiMetrics:
         """The metrics of one version of an API."""
@@ -192,8 +192,8 @@ class Metrics:
         """Values of one name whose tags come and go, such as one for each partition."""
         self._families.append((name, kind, read))
 
-    def collector(self, read: Callable[[], Iterable[tuple[str, Tags, float]]]) -> None:
-        """Gauges that somebody else keeps together: names, tags and values."""
+    def collector(self, read: Callable[[], Iterable[tuple[str, str, Tags, float]]]) -> None:
+        """Values that somebody else keeps together: names, kinds, tags and values."""
         self._collectors.append(read)
 
     def exposition(self) -> str:
@@ -228,8 +228,8 @@ class Metrics:
             for labels, value in family():
                 page.add(name, kind, labels, value)
         for collect in self._collectors:
-            for name, labels, value in collect():
-                page.add(name, "gauge", labels, value)
+            for name, kind, labels, value in collect():
+                page.add(name, kind, labels, value)
         return page
 
     def _listener_page(self, page: _Page, tags: Tags, seen: ListenerMetrics) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -12,6 +13,9 @@ from ottla.testing.host import Host, Orders
 from ottla.world.threads import LoopThread
 
 STOP_TIMEOUT_S = 30.0
+_LOGGERS_OF_NODES = tuple(
+    f"ottla.{name}" for name in ("coordinator", "metadata", "net", "node", "raft", "replica", "server", "storage")
+)
 
 
 class ThreadNode:
@@ -41,6 +45,7 @@ class ThreadNode:
 
     def begin(self, orders: Orders) -> None:
         assert self._thread is None, "it runs already"
+        _say_nothing_unasked()
         thread = self._thread = LoopThread(self._name)
         try:
             host = self._host = thread.call(lambda: Host(orders, thread.world, self._ahead_ms))
@@ -128,3 +133,11 @@ async def _start(host: Host, started: Future[None]) -> None:
         raise
     else:
         started.set_result(None)
+
+
+def _say_nothing_unasked() -> None:
+    """Nodes warn of faults, and here those were asked for: only a program that has set up logging hears of them."""
+    for name in _LOGGERS_OF_NODES:
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -303,3 +305,22 @@ def test_the_async_twin_has_many_nodes_too() -> None:
             await cluster.wait_for_replicas(topic, PATIENCE_S)
 
     asyncio.run(main())
+
+
+_SCRIPT = """
+from ottla.testing import Cluster
+
+with Cluster(nodes=3, topics={"orders": 1}) as cluster:
+    leader = cluster.leader("orders", 0)
+    cluster.kill(leader)
+    cluster.restart(leader)
+"""
+
+
+def test_a_script_without_logging_is_told_nothing_of_what_nodes_think_of_faults_that_it_asked_for() -> None:
+    """Python writes the warnings of whoever has no handler to standard error: there were dozens of lines."""
+    done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    heard = f"import logging\nlogging.basicConfig(level=logging.INFO)\n{_SCRIPT}"
+    done = subprocess.run([sys.executable, "-c", heard], capture_output=True, text=True, timeout=60, check=True)
+    assert "[Node 1] Kafka-compatible server started" in done.stderr, "whoever wants to know does"

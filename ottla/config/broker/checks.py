@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ottla.config.broker.config import BrokerConfig
 
 MIB = 1024 * 1024
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+REPLICA_SELECTORS = ("org.apache.kafka.common.replica.LeaderSelector", RACK_AWARE_SELECTOR)
+"""The classes of Kafka that `replica.selector.class` may name."""
 
 
 def check_broker(config: BrokerConfig) -> None:
@@ -157,6 +160,11 @@ def _check_listeners(config: BrokerConfig) -> None:
         )
         _check_cordoned(config)
     _check_early_start(config, listened)
+    _require(
+        config.replica_selector_class in (None, *REPLICA_SELECTORS),
+        f"Invalid value {config.replica_selector_class} for configuration replica.selector.class: the class could not "
+        f"be found. There are {' and '.join(REPLICA_SELECTORS)}.",
+    )
     for listener in [*config.advertised_listener_list, *config.advertised_controller_listener_list]:
         _require(
             listener.host != NON_ROUTABLE_HOST,

@@ -96,6 +96,7 @@ _ACTED_ON = frozenset(
         "replica.fetch.wait.max.ms",
         "replica.high.watermark.checkpoint.interval.ms",
         "replica.lag.time.max.ms",
+        "replica.selector.class",
         "replica.socket.timeout.ms",
         "share.coordinator.cold.partition.snapshot.interval.ms",
         "share.coordinator.snapshot.update.records.per.snapshot",

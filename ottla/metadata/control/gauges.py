@@ -24,6 +24,8 @@ class Gauge:
     name: str
     value: float
     tags: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "gauge"
+    """`counter` for what only grows."""
 
 
 def read_gauges(state: ControlState, clock: Clock) -> list[Gauge]:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.config import RACK_AWARE_SELECTOR
 from ottla.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -41,6 +42,7 @@ from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -132,6 +134,7 @@ class _Fetch:
         "_isolation",
         "_only_leader",
         "_places",
+        "_rack",
         "_replica_id",
         "_replicas",
         "_request",
@@ -162,6 +165,8 @@ class _Fetch:
         else:
             self._isolation = Isolation.HIGH_WATERMARK
         self._only_leader = replica_id >= 0 or context.version < RACK_VERSION
+        self._rack = request.rack_id if replica_id == CONSUMER and _sends_away(context, request) else ""
+        """Where a consumer is that may be sent to a nearer replica."""
         self._is_waiting = False
         self._told: list[tuple[Wanted, PartitionData]] = []
         """What each partition is answered with."""
@@ -201,6 +206,10 @@ class _Fetch:
                     raise NotLeaderOrFollower
                 if wanted.topic_id != partition.topic_id and wanted.topic_id != ZERO_UUID:
                     raise InconsistentTopicId
+                if self._rack and (elsewhere := self._elsewhere(request, partition)) is not None:
+                    is_settled = True
+                    self._told.append((wanted, elsewhere))
+                    continue
                 read = partition.read(
                     request.fetch_offset,
                     bytes_max=bytes_max,
@@ -233,6 +242,34 @@ class _Fetch:
         if is_settled or available >= self._bytes_min or self._request.max_wait_ms <= 0:
             return False
         return bool(self._places) or self._fetch_context.has_resting
+
+    def _elsewhere(self, request: FetchPartition, partition: Partition) -> PartitionData | None:
+        """Where to read instead (KIP-392), with where this log stands and none of its records; None for here."""
+        from ottla.replica import nearer_replica  # few clusters have racks
+
+        log = partition.local_log(request.current_leader_epoch, only_leader=False)
+        image = self._replicas.image
+        assert image is not None, "a partition is there because metadata says so"
+        replica = nearer_replica(
+            partition,
+            image,
+            rack=self._rack,
+            listener_name=self._context.listener_name,
+            fetch_offset=request.fetch_offset,
+            now_ms=self._context.node.world.clock.monotonic_ms(),
+        )
+        if replica is None:
+            return None
+        return PartitionData(
+            request.partition,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            aborted_transactions=None,
+            preferred_read_replica=replica,
+            records=b"",
+        )
 
     def _record(self, wanted: Wanted, partition: Partition, read: PartitionRead) -> None:
         """Note where a follower is, and where it reads on: once for each request, however often it is read for."""
@@ -339,6 +376,13 @@ class _Fetch:
             node = NodeEndpoint(leader.id, leader.endpoint.host, leader.endpoint.port, leader.broker.rack)
             if all(known.node_id != node.node_id for known in response.node_endpoints):
                 response.node_endpoints.append(node)
+
+
+def _sends_away(context: BrokerContext, request: FetchRequest) -> bool:
+    """Whether `replica.selector.class` looks at racks and the consumer has told its own."""
+    if not request.rack_id or context.version < RACK_VERSION:
+        return False
+    return context.node.config.replica_selector_class == RACK_AWARE_SELECTOR
 
 
 def _data(index: int, read: PartitionRead) -> PartitionData:
