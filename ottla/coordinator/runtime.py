@@ -146,7 +146,7 @@ class Runtime(Generic[S]):
             promise=self.world.tasks.promise,
             undo=undo,
             not_leading=partial(self._not_leading, made),
-            overloaded=_overloaded,
+            overloaded=partial(self._overloaded, made),
             high_watermark=lambda: made.log.high_watermark,
         )
         self._slots[index] = slot
@@ -236,6 +236,7 @@ class Runtime(Generic[S]):
         slot = self._slots.get(index)
         if slot is None or slot.status is not _ACTIVE:
             raise self._not_leading(slot, name)
+        slot.context.timers.taken_back.clear()
         machine = slot.machine
         answer = machine.answer(name, partial(decide, slot.shard))
         if not machine.parked_count:
@@ -284,6 +285,7 @@ class Runtime(Generic[S]):
 
     def _submit(self, slot: _Slot[S], name: str, decide: Callable[[], Result[T]]) -> Promise[T]:
         """Run a decision; with a single replica its records are committed when it returns."""
+        slot.context.timers.taken_back.clear()
         promise = slot.machine.submit(name, decide)
         if slot.machine.parked_count:
             slot.machine.on_committed(slot.log.high_watermark)
@@ -319,6 +321,7 @@ class Runtime(Generic[S]):
                 batch, verification_guard=slot.guard, transaction_version=slot.transaction_version
             )
         except KafkaError as error:
+            slot.context.timers.restore()
             raise coordinator_error(error) from error
         return last_offset
 
@@ -419,14 +422,14 @@ class Runtime(Generic[S]):
         log.info("[%s] Finished loading of metadata from %s-%d with epoch %d in %dms", self.name, self.framing.topic,
                  slot.context.index, slot.context.leader_epoch, took_ms)  # fmt: skip
 
+    def _overloaded(self, slot: _Slot[S], name: str) -> CoordinatorNotAvailable:
+        slot.context.timers.restore()
+        return CoordinatorNotAvailable(f"{name}: too much of this coordinator's log is not committed yet.")
+
     def _not_leading(self, slot: _Slot[S] | None, name: str) -> KafkaError:
         if slot is not None and slot.status is Status.LOADING:
             return CoordinatorLoadInProgress(f"{name}: the coordinator is loading and hence can't process requests.")
         return NotCoordinator(f"{name}: this is not the correct coordinator.")
-
-
-def _overloaded(name: str) -> CoordinatorNotAvailable:
-    return CoordinatorNotAvailable(f"{name}: too much of this coordinator's log is not committed yet.")
 
 
 def coordinator_error(error: KafkaError) -> KafkaError:

@@ -1,7 +1,8 @@
 """The time-outs of one shard: each has a key, and ends in a decision.
 
 Promises: of each key there is at most one; a time-out that is put off costs no new timer, because most of them are put
-off again and again by heartbeats; none fires after `cancel_all`. Called by the shard's decisions and replay.
+off again and again by heartbeats; none fires after `cancel_all`. A time-out that a decision takes back with its records
+(`cancel_with_records`) is there again when those cannot be written. Called by the shard's decisions and replay.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ class _Timeout:
 class Timers:
     """See the module. `run` is told of each one that is due."""
 
-    __slots__ = ("_clock", "_run", "_tasks", "_timeouts")
+    __slots__ = ("_clock", "_run", "_tasks", "_timeouts", "taken_back")
 
     def __init__(self, clock: Clock, tasks: Tasks, run: Callable[[Hashable, Callable[[], object]], object]) -> None:
         self._clock = clock
         self._tasks = tasks
         self._run = run
         self._timeouts: dict[Hashable, _Timeout] = {}
+        self.taken_back: dict[Hashable, _Timeout] = {}
+        """What the decision that runs now has taken back with its records."""
 
     def __len__(self) -> int:
         return len(self._timeouts)
@@ -65,6 +68,20 @@ class Timers:
         timeout = self._timeouts.pop(key, None)
         if timeout is not None and timeout.timer is not None:
             timeout.timer.cancel()
+
+    def cancel_with_records(self, key: Hashable) -> None:
+        """The same for a decision whose records make the time-out needless, as those of a member that leaves. Were it
+        gone although they could not be written, the member would stay for ever."""
+        timeout = self._timeouts.get(key)
+        if timeout is not None:
+            self.taken_back[key] = timeout
+            self.cancel(key)
+
+    def restore(self) -> None:
+        """The records of the decision could not be written: what it took back is due when it was."""
+        for key, timeout in self.taken_back.items():
+            self.schedule_if_absent(key, max(0.0, timeout.deadline - self._clock.monotonic_ms()), timeout.fire)
+        self.taken_back.clear()
 
     def cancel_all(self) -> None:
         for key in list(self._timeouts):

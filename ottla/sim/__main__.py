@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
-from ottla.sim.many import run_cluster_seed
+from ottla.sim.many import CLUSTER_CHECKS, CLUSTER_FAULTS, run_cluster_seed
 from ottla.sim.run import Outcome, run_seed
 
 PROGRESS_S = 5.0
@@ -55,6 +55,8 @@ def _run_many(seeds: range, options: argparse.Namespace) -> int:
     begun = told = time.monotonic()
     failed: list[Outcome] = []
     counts: Counter[str] = Counter()
+    if (options.nodes or 0) > 1:  # what never happens is to be seen too
+        counts.update(dict.fromkeys([*CLUSTER_CHECKS, *(f"fault: {fault}" for fault in CLUSTER_FAULTS)], 0))
     virtual_ms = step_count = done = 0
     command = "make sim" if options.nodes is None else f"make sim NODES={options.nodes}"
     command += " ARGS=--combined" if options.combined else ""

@@ -30,6 +30,11 @@ class _Slow:
     busy_until_us: int = 0
 
 
+def path_of(number: int) -> int:
+    """Which of two paths a connection takes: by a hash, as routers choose."""
+    return number * 0x9E3779B1 >> 16 & 1
+
+
 class Links:
     """All that is wrong, by name."""
 
@@ -49,21 +54,30 @@ class Links:
         self._flapping: dict[str, int] = {}
         """Links that come and go, each with the number of its trouble: a timer of an earlier one does nothing."""
         self._flap_count = 0
+        self._stalls: dict[str, tuple[frozenset[str], int]] = {}
+        """Pairs of hosts, and which of the two paths between them is broken."""
         self._cut_ways: frozenset[tuple[str, str]] = frozenset()
         self.has_slow = False
 
     @property
     def has_cuts(self) -> bool:
-        return bool(self._cut_ways)
+        """Whether something does not arrive, of all connections between two hosts or of some."""
+        return bool(self._cut_ways or self._stalls)
 
     @property
     def names(self) -> list[str]:
         """The troubles there are, the oldest of each kind first."""
-        return list(dict.fromkeys((*self._cuts, *self._slow, *self._flapping)))
+        return list(dict.fromkeys((*self._cuts, *self._slow, *self._flapping, *self._stalls)))
 
     def is_cut(self, source: str, target: str) -> bool:
         cut = self._cut_ways
         return bool(cut) and ((source, target) in cut or (source, ANY) in cut or (ANY, target) in cut)
+
+    def is_stalled(self, source: str, target: str, number: int) -> bool:
+        """Whether the path of the connection of this number is broken."""
+        return bool(self._stalls) and any(
+            source in pair and target in pair and path == path_of(number) for pair, path in self._stalls.values()
+        )
 
     def delay_us(self, source: str, target: str, size: int) -> int:
         """How much longer a packet of this size takes than on a sound link."""
@@ -133,6 +147,14 @@ class Links:
         self._change(f"slow: {name}, {delay_us} us, {bytes_per_second} bytes a second")
         return name
 
+    def stall(self, one: str, other: str, *, path: int, name: str | None = None) -> str:
+        """Break one of two paths between two hosts, as where routers spread connections over several and one of those
+        is broken: about half of the connections hang, and the others go on."""
+        name = name or f"{one} <-> {other} path {path}"
+        self._stalls[name] = (frozenset((one, other)), path)
+        self._change(f"stalled: {name}")
+        return name
+
     def flap(self, one: str, other: str, *, up_ms: int, down_ms: int, name: str | None = None) -> str:
         """Let a link come and go, beginning with its going, until it is healed."""
         assert min(up_ms, down_ms) > 0, "a link that changes all the time lets no time pass"
@@ -158,7 +180,7 @@ class Links:
 
     def heal(self, name: str) -> None:
         """Take away the trouble of this name; `KeyError` when there is none."""
-        found = [table.pop(name, None) for table in (self._cuts, self._slow, self._flapping)]
+        found = [table.pop(name, None) for table in (self._cuts, self._slow, self._flapping, self._stalls)]
         if not any(one is not None for one in found):
             raise KeyError(f"no trouble is named {name!r}; there is {self.names}")
         self._change(f"healed: {name}")
@@ -167,6 +189,7 @@ class Links:
         self._cuts.clear()
         self._slow.clear()
         self._flapping.clear()
+        self._stalls.clear()
         self._change(None)
 
     def _change(self, line: str | None) -> None:

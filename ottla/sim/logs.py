@@ -21,6 +21,7 @@ class LogCapture(logging.Handler):
         self._on_error = on_error
         self._before: tuple[int, bool, list[logging.Handler]] = (logging.NOTSET, True, [])
         self.is_muted = False
+        self.line_count = 0
 
     def __enter__(self) -> LogCapture:
         logger = logging.getLogger(LOGGER)
@@ -40,6 +41,7 @@ class LogCapture(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if self.is_muted:
             return
+        self.line_count += 1
         line = f"{record.levelname} {record.name} {record.getMessage()}"
         if record.exc_info and record.exc_info[1] is not None:
             line = f"{line}\n{logging.Formatter().formatException(record.exc_info)}"

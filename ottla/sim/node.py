@@ -68,6 +68,7 @@ class SimulatedNode:
         """How long the node's tasks may take that let others have their turn, such as the loading of a group."""
         self.cpu: Cpu | None = None
         """What its calls cost; nothing without it."""
+        self.is_serving = False
         self.on_serving: Callable[[Node], None] | None = None
         """Called in each life when the node serves."""
         self.on_ended: Callable[[], None] | None = None
@@ -91,6 +92,7 @@ class SimulatedNode:
         self.world.tasks.turn_us_max = self.turn_us_max
         self._set_cost()
         await self._in_life(self._start(self.world))
+        self.is_serving = True
         self._trace(f"{name} serves")
 
     async def _start(self, world: VirtualNodeWorld) -> None:
@@ -170,6 +172,7 @@ class SimulatedNode:
     def _end(self) -> None:
         assert self.world is not None, "it lives"
         world, self.world, self.node = self.world, None, None
+        self.is_serving = False
         if self.on_ended is not None:
             self.on_ended()
         self._logs.is_muted = True

@@ -247,7 +247,7 @@ class VirtualStream:
     def _on_read(self, count: int) -> None:
         """The other end has read that much: there is room again, once this end hears of it."""
         network = self._network
-        if not network.is_whole and network.is_blocked(self.other.host, self.host):
+        if not network.is_whole and self.other._is_blocked():
             self._unheard += count
             if self._queue:
                 self._stall()
@@ -286,7 +286,7 @@ class VirtualStream:
         arrival_us = max(self._flight_until_us, self._loop.now_us + delay_us)
         self._flight_until_us = arrival_us
         self._flight.append((arrival_us, packet))
-        if not network.is_whole and network.is_blocked(self.host, self.other.host):
+        if not network.is_whole and self._is_blocked():
             self._lose()
         else:
             self.fly_on()
@@ -296,7 +296,7 @@ class VirtualStream:
         network = self._network
         if self._is_flying or not (self._flight or self._stalled_us >= 0):
             return
-        if network.is_whole or not network.is_blocked(self.host, self.other.host):
+        if network.is_whole or not self._is_blocked():
             self._is_flying = True
             arrival_us = self._flight[0][0] if self._flight and not self._is_lost else self._next_resend_us()
             network.call_at_us(arrival_us, self._on_arrival)
@@ -306,7 +306,7 @@ class VirtualStream:
         self._is_flying = False
         if self.is_silent or not (self._flight or self._stalled_us >= 0):
             return
-        if not network.is_whole and network.is_blocked(self.host, self.other.host):
+        if not network.is_whole and self._is_blocked():
             self._lose()
             return
         self._is_lost = False
@@ -315,7 +315,7 @@ class VirtualStream:
             self.other._arrive(packet)
         elif (self.other.is_shut or self.other.life.is_over) and not self.other._flight:
             self.other.reset_other()  # bytes that have arrived before are sent again, and nobody knows of them any more
-        if not network.is_whole and network.is_blocked(self.other.host, self.host):
+        if not network.is_whole and self.other._is_blocked():
             self._stall()
         else:
             self._stalled_us = -1
@@ -323,6 +323,11 @@ class VirtualStream:
                 heard, self._unheard = self._unheard, 0
                 self._make_room(heard)
         self.fly_on()
+
+    def _is_blocked(self) -> bool:
+        """Whether nothing of this end reaches the other."""
+        network, other = self._network, self.other.host
+        return network.is_blocked(self.host, other) or network.links.is_stalled(self.host.name, other.name, self.number)
 
     def _lose(self) -> None:
         """The first packet does not arrive."""
@@ -419,7 +424,7 @@ class VirtualStream:
         self._network.call_at_us(self._loop.now_us + delay_us, self._reset_arrives)
 
     def _reset_arrives(self) -> None:
-        if not self.is_silent and not self._network.is_blocked(self.host, self.other.host):
+        if not self.is_silent and not self._is_blocked():
             self.other.fail(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
 
     def fail(self, error: OSError) -> None:

@@ -16,7 +16,10 @@ from ottla.sim.tree import FileNode
 
 FOUND = {
     (108, 3): "a broker that was stopped knows only the last batch of a producer again, and the one before came twice",
-    (64, 5): "a coordinator that was replaced while it was paused answers with the offsets of its time, as Kafka's does",
+    (
+        64,
+        5,
+    ): "a coordinator that was replaced while it was paused answers with the offsets of its time, as Kafka's does",
 }
 """Seeds, of so many nodes with both roles, that have found something; and what."""
 IS_SOAK = bool(os.environ.get("OTTLA_SOAK"))

@@ -59,6 +59,8 @@ class AcknowledgedRecords:
         self.acknowledged_count = 0
         self.lost_count = 0
         """How many records were lost that may be lost."""
+        self.judged_count = 0
+        """How many promises were compared with the log in the end."""
 
     def _of(self, partition: str) -> _Partition:
         return self._partitions.setdefault(partition, _Partition())
@@ -109,6 +111,7 @@ class AcknowledgedRecords:
         for offset, value in promised.items():
             if offset < log.start_offset or is_unclean:
                 continue
+            self.judged_count += 1
             found = log.records.get(offset)
             how = "acknowledged by all" if offset in known.by_all else "shown"
             if found is None:

@@ -19,6 +19,7 @@ class Leaders:
     def __init__(self) -> None:
         self._leaders: dict[tuple[str, int], tuple[int, str]] = {}
         self._epochs: dict[tuple[str, str], int] = {}
+        self.observation_count = 0
         self.newest: dict[str, int] = {}
         """The newest epoch that anybody has told of, by subject."""
 
@@ -33,6 +34,7 @@ class Leaders:
 
     def observe(self, observer: str, subject: str, epoch: int, leader: int) -> None:
         """`observer` is one life of one node: after a restart it may know less than it knew before."""
+        self.observation_count += 1
         before = self._epochs.get((observer, subject), epoch)
         if epoch < before:
             raise Violation(f"{observer} tells epoch {epoch} of {subject} and told {before} before")

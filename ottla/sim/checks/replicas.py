@@ -92,10 +92,12 @@ def check_sound(replica: ReplicaLog) -> None:
             )
 
 
-def check_equal(replicas: Sequence[ReplicaLog]) -> None:
-    """Whether replicas of one partition are equal below their high watermarks, whatever is above."""
-    for one, other in combinations(replicas, 2):
-        _compare(one, other, min(one.high_watermark, other.high_watermark))
+def check_equal(replicas: Sequence[ReplicaLog]) -> int:
+    """Whether replicas of one partition are equal below their high watermarks, whatever is above; how many batches were
+    compared."""
+    return sum(
+        _compare(one, other, min(one.high_watermark, other.high_watermark)) for one, other in combinations(replicas, 2)
+    )
 
 
 def check_identical(replicas: Sequence[ReplicaLog]) -> None:
@@ -112,9 +114,10 @@ def check_prefix(replicas: Sequence[ReplicaLog]) -> None:
         _compare(one, other, min(one.end_offset, other.end_offset))
 
 
-def _compare(one: ReplicaLog, other: ReplicaLog, end: int) -> None:
+def _compare(one: ReplicaLog, other: ReplicaLog, end: int) -> int:
     start = max(one.log_start_offset, other.log_start_offset)
     theirs = {batch.base_offset: batch for batch in _between(other, start, end)}
+    count = len(theirs)
     for batch in _between(one, start, end):
         twin = theirs.pop(batch.base_offset, None)
         if twin is None:
@@ -123,6 +126,7 @@ def _compare(one: ReplicaLog, other: ReplicaLog, end: int) -> None:
             raise Violation(f"{one} and {other} differ at {batch.base_offset}, below {end}: {batch[:3]}, {twin[:3]}")
     for offset in theirs:
         raise Violation(f"{other} has a batch at {offset}, below {end}, and {one} has none")
+    return count
 
 
 def _between(replica: ReplicaLog, start: int, end: int) -> list[StoredBatch]:

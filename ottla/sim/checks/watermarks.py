@@ -17,6 +17,9 @@ class Watermarks:
     def __init__(self) -> None:
         self._told: dict[tuple[str, str, str], int] = {}
         self.observation_count = 0
+        self.advance_count = 0
+        """How often one of them was higher than before."""
+        self.start_advance_count = 0
 
     def observe(
         self,
@@ -40,6 +43,9 @@ class Watermarks:
             before = self._told.get((observer, partition, name), offset)
             if offset < before:
                 raise Violation(f"the {name} of {partition} at {observer} is {offset} and was {before}")
+            if offset > before:
+                self.advance_count += 1
+                self.start_advance_count += name == "log start offset"
             self._told[observer, partition, name] = offset
         if UNKNOWN not in (high_watermark, log_start_offset) and log_start_offset > high_watermark:
             raise Violation(f"{partition} at {observer} begins at {log_start_offset}, above its {high_watermark}")

@@ -49,7 +49,7 @@ from ottla.sim.loop import Deadlock, Runaway, VirtualLoop
 from ottla.sim.many.observer import Observer, life_of
 from ottla.sim.many.scenario import RECORDS, SINK, SOURCE, ClusterScenario, make_cluster_scenario
 from ottla.sim.many.troubles import Troubles
-from ottla.sim.many.workload import Auditor, Committer, Copier, Reader, Shared, SinkReader, Worker, Writer
+from ottla.sim.many.workload import Auditor, Committer, Copier, Reader, Shared, SinkReader, Trimmer, Worker, Writer
 from ottla.sim.network import VirtualNetwork
 from ottla.sim.node import SimulatedNode
 from ottla.sim.run import EXCUSED, Outcome
@@ -66,6 +66,29 @@ HEALED_MS_MAX = 240_000
 PROMISES = ((-1, True), (-1, True), (-1, False), (1, False), (0, False))
 """What writers ask for: acks, and whether they are idempotent."""
 METADATA_LOG = "__cluster_metadata-0"
+CLUSTER_CHECKS = (
+    "acknowledged with acks=-1",
+    "acknowledged with acks=1",
+    "promises judged",
+    "lost with acks=1",
+    "shown",
+    "looks at leaders",
+    "looks at offsets",
+    "watermarks that advanced",
+    "log starts that advanced",
+    "batches compared below watermarks",
+    "copies shown",
+    "transactions committed",
+    "transactions aborted",
+    "offsets committed",
+    "offsets audited",
+    "offsets of a replaced coordinator",
+    "times that the cluster became whole",
+    "times that all replicas became equal",
+    "warnings and errors logged",
+    "bounced while it was to rejoin an ISR",
+)
+"""What the checkers of a run count. One that stays at 0 over many seeds has proved nothing."""
 
 
 def run_cluster_seed(seed: int, node_count: int, *, is_combined: bool = False, trace_lines: int = 120) -> Outcome:
@@ -159,9 +182,14 @@ class ClusterSimulation:
             "lives": self.cluster.life_count,
             "connections": self.network.connection_count,
             "leaders": self.leaders.election_count,
+            "looks at leaders": self.leaders.observation_count,
             "looks at offsets": self.watermarks.observation_count,
+            "watermarks that advanced": self.watermarks.advance_count,
+            "log starts that advanced": self.watermarks.start_advance_count,
+            "promises judged": self.records.judged_count,
             "lost with acks=1": self.records.lost_count,
             "offsets of a replaced coordinator": self.ledger.stale_count,
+            "warnings and errors logged": self.logs.line_count,
         }  # fmt: skip
 
     def _on_error_line(self, line: str) -> None:
@@ -231,6 +259,7 @@ class ClusterSimulation:
         await within(self.loop, self._start_all(), START_MS_MAX, "starting all nodes")
         self.forget()
         await until(self.loop, self._missing, HEALED_MS_MAX, "the cluster does not become whole")
+        self.history.count("times that the cluster became whole")
 
     def _missing(self) -> list[str]:
         self._raise_violations()
@@ -248,6 +277,16 @@ class ClusterSimulation:
         """Whether all nodes run and every replica is in sync, as the observers last saw it."""
         return len(self.cluster.running) == len(self.cluster) and not self._missing()
 
+    def is_alone_in_sync(self, name: str) -> bool:
+        node_id = int(self.cluster[name].settings["node.id"])
+        images = [node.node.loader.image for node in self.cluster if node.node is not None and node.is_serving]
+        newest = max(images, key=lambda image: image.offset)
+        return any(
+            partition.isr == (node_id,)
+            for topic in newest.topics.by_name.values()
+            for partition in topic.partitions.values()
+        )
+
     def forget(self) -> None:
         for observer in self.observers:
             observer.forget()
@@ -258,7 +297,7 @@ class ClusterSimulation:
 
     async def _finish(self) -> None:
         """Let the clients come to their end, then compare all replicas with each other and with what was promised."""
-        for kind in (Writer, Committer, Copier, Reader, SinkReader, Auditor):
+        for kind in (Trimmer, Writer, Committer, Copier, Reader, SinkReader, Auditor):
             group = [worker for worker in self.workers if isinstance(worker, kind)]
             for worker in group:
                 worker.is_stopping = True
@@ -288,7 +327,7 @@ class ClusterSimulation:
     def _check_below_watermarks(self) -> None:
         for partition, replicas in self._replicas().items():
             if not partition.startswith(METADATA_LOG):
-                check_equal(replicas)
+                self.history.count("batches compared below watermarks", check_equal(replicas))
 
     async def _check_rest(self, when: str) -> None:
         """Whether all replicas become equal, and hold what was promised."""
@@ -313,6 +352,7 @@ class ClusterSimulation:
             name = partition.split()[0]
             if name.rpartition("-")[0] in (RECORDS, SOURCE):
                 self.records.judge(name, _log_of(replicas[0], self.leaders.newest.get(name, 0)))
+        self.history.count("times that all replicas became equal")
         self.trace(f"{when} all replicas are equal")
 
     # The clients
@@ -349,6 +389,8 @@ class ClusterSimulation:
             for number in range(2):
                 self._add(Copier, f"copier{number}").transactional_id = f"copier{number}"
             self._add(SinkReader, "sink reader")
+        if scenario.has_trimmer:
+            self._add(Trimmer, "trimmer")
         if "stop" in scenario.faults:
             for writer in (worker for worker in self.workers if isinstance(worker, Writer)):
                 writer.requests_max = 1

@@ -1,8 +1,8 @@
 """What a seed stands for in a cluster: its nodes and their roles, topics, clients, and what is going to go wrong.
 
 The rule under which nothing acknowledged by all may be lost: elections are clean, `min.insync.replicas` is 2 of 3, and
-power takes unsynced bytes from one node at a time, none before the last one is in sync again. With a single node
-everything is synced, because there is nobody else who has it.
+power takes unsynced bytes from one node at a time, no other before that one is in sync again, and none that is the only
+one in an ISR. With a single node everything is synced, because there is nobody else who has it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ NODE_FAULTS = ("kill", "kill minority", "kill all", "power", "stop", "pause", "l
 """What ends nodes, or seems to."""
 LINK_FAULTS = ("cut", "one way", "mute", "deafen", "partition", "isolate controller", "flap", "slow link", "reset")
 SLOW_FAULTS = ("slow disk", "clock", "drift")
-CLUSTER_FAULTS = (*NODE_FAULTS, *LINK_FAULTS, *SLOW_FAULTS)
+LATER_FAULTS = ("stall", "bounce")
+"""Drawn by themselves, so that the seeds that were there before keep their course: most have none of these."""
+CLUSTER_FAULTS = (*NODE_FAULTS, *LINK_FAULTS, *SLOW_FAULTS, *LATER_FAULTS)
 SESSION_MS = 3_000
 """`broker.session.timeout.ms`: short, so that a pause of some seconds is a long one."""
 
@@ -38,6 +40,8 @@ class ClusterScenario:
     reader_count: int
     has_group: bool
     has_copiers: bool
+    has_trimmer: bool
+    """Whether somebody deletes records, so that logs begin later and later."""
     faults: tuple[str, ...]
     fault_interval_ms: int
     duration_ms: int
@@ -48,7 +52,8 @@ class ClusterScenario:
     def describe(self) -> str:
         """One line for the head of a trace."""
         roles = ", ".join(f"{name}: {own['process.roles']}" for name, own in self.settings.items())
-        more = [name for name, has in (("a group", self.has_group), ("copiers", self.has_copiers)) if has]
+        clients = (("a group", self.has_group), ("copiers", self.has_copiers), ("a trimmer", self.has_trimmer))
+        more = [name for name, has in clients if has]
         return (
             f"seed {self.seed}: {roles}; factor {self.replication_factor}, {self.partition_count} partitions, "
             f"{'synced' if self.is_synced else 'not synced'}, {self.cpu_us} us a call; {self.writer_count} writers, "
@@ -64,7 +69,9 @@ def make_cluster_scenario(seed: int, node_count: int, *, is_combined: bool = Fal
     if is_combined:
         controllers = 0
     factor = min(3, node_count)
-    faults = tuple(sorted(chance.sample(CLUSTER_FAULTS, chance.choice((0, 1, 3, 6, len(CLUSTER_FAULTS))))))
+    known = (*NODE_FAULTS, *LINK_FAULTS, *SLOW_FAULTS)
+    faults = tuple(sorted(chance.sample(known, chance.choice((0, 1, 3, 6, len(known))))))
+    faults = _with_later(faults, Random(f"{seed} further faults {node_count}")) if node_count > 1 else faults
     is_synced = node_count == 1 or chance.random() < 0.3
     return ClusterScenario(
         seed=seed,
@@ -78,12 +85,24 @@ def make_cluster_scenario(seed: int, node_count: int, *, is_combined: bool = Fal
         reader_count=chance.choice((1, 2)),
         has_group=chance.random() < 0.5,
         has_copiers=chance.random() < 0.5,
+        has_trimmer=Random(f"{seed} trimmer {node_count}").random() < 0.2,  # by itself, as `LATER_FAULTS` are
         faults=faults,
         fault_interval_ms=chance.choice((500, 2_000, 5_000)),
         duration_ms=chance.choice((10_000, 20_000, 40_000)),
         cpu_us=chance.choice((0, 0, 100, 1_000)),
         cpu_stall_chance=chance.choice((0.0, 0.0, 0.001)),
     )
+
+
+def _with_later(faults: tuple[str, ...], chance: Random) -> tuple[str, ...]:
+    match chance.randrange(10):
+        case 0:
+            return ("bounce",)
+        case 1:
+            return ("bounce", "stall")
+        case 2:
+            return tuple(sorted((*faults, *LATER_FAULTS)))
+    return faults
 
 
 def _settings(chance: Random, factor: int, *, is_synced: bool) -> dict[str, str]:

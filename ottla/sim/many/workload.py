@@ -31,6 +31,8 @@ BACKOFF_MS_MIN = 80
 ABORT_CHANCE = 0.15
 WRITES_MAX = 250
 IN_FLIGHT_MAX = 20
+TRIMMED_MAX = 0.8
+"""How much of a log is deleted at most: a reader must find the last of what it waits for."""
 
 
 @dataclass(slots=True)
@@ -307,6 +309,22 @@ class SinkReader(Worker):
                     ledger.on_read_through(self.name, index, max(offsets, default=-1) + 1, offsets)
 
 
+class Trimmer(Worker):
+    """Deletes the oldest records, and leaves the newest of what is known to readers."""
+
+    topic = RECORDS
+
+    async def work(self) -> None:
+        async with AsyncAdmin(self.common, world=self.world.as_client) as admin:
+            while not self.is_stopping:
+                index = self.chance.randrange(self.shared.partition_count)
+                end = self.shared.records.known_end(f"{self.topic}-{index}")
+                offset = int(end * self.chance.uniform(0, TRIMMED_MAX))
+                (await admin.delete_records({TopicPartition(self.topic, index): offset})).all()
+                self.shared.count("times that records were deleted")
+                await self.world.tasks.sleep_ms(2_000 * self.chance.uniform(0.5, 1.5))
+
+
 class Auditor(Worker):
     """Looks at the offsets of all groups: none goes back.
 
@@ -325,11 +343,11 @@ class Auditor(Worker):
     async def _audit(self, admin: AsyncAdmin, group: str) -> None:
         ledger = self.shared.ledger
         begun_ms, before = ledger.now_ms(), ledger.before_fetch(group)
-        found = (await admin.list_consumer_group_offsets([group], require_stable=True))[group].result()
+        partitions = [TopicPartition(SOURCE, partition) for partition in range(self.shared.partition_count)]
+        found = (await admin.list_consumer_group_offsets({group: partitions}, require_stable=True))[group].result()
         index = coordinator_partition(group, self.shared.coordinator_count)
         floors = self.shared.coordinators.floors(index, group, since_ms=begun_ms)
-        for partition in range(self.shared.partition_count):
-            committed = found.get(TopicPartition(SOURCE, partition))
+        for partition, committed in found.items():  # one that is not stable yet is left out
             offset = NO_OFFSET if committed is None else committed.offset
-            ledger.on_offset_fetched(self.name, group, partition, offset, before, floors=floors)
+            ledger.on_offset_fetched(self.name, group, partition.partition, offset, before, floors=floors)
             self.shared.count("offsets audited")

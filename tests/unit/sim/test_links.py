@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from ottla.sim import Pace
+from ottla.sim.links import path_of
 from tests.unit.sim.pair import Pair
 
 RESEND_MS = 13_000
@@ -231,3 +232,20 @@ def test_connections_share_the_bandwidth_of_a_link() -> None:
     assert arrived < 6_500
     pair.pass_ms(4_000)
     assert sum(len(end.received) for end in pair.accepted) == 8_000
+
+
+def test_a_broken_path_holds_up_some_connections_between_two_hosts_and_lets_the_others_pass() -> None:
+    pair = Pair()
+    ends = [pair.caller, *(pair.call() for _ in range(20))]
+    pair.pass_ms(1_000)
+    pair.network.links.stall("one", "two", path=1)
+    for end in ends:
+        end.stream.send([b"hello"])
+    pair.pass_ms(5_000)
+    heard = [bool(other.received) for other in pair.accepted]
+    assert {True, False} == set(heard)
+    assert heard == [path_of(end.stream.number) == 0 for end in ends]
+    pair.network.heal("one <-> two path 1")
+    pair.pass_ms(RESEND_MS)
+    assert all(other.received == b"hello" for other in pair.accepted)
+    assert not any(end.closed for end in ends)

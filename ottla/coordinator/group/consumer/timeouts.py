@@ -33,7 +33,7 @@ class Timeouts:
         self._timers.schedule_if_absent((_KEYS[kind], group_id, member_id), delay_ms, decide)
 
     def cancel(self, kind: str, group_id: str, member_id: str) -> None:
-        self._timers.cancel((_KEYS[kind], group_id, member_id))
+        self._timers.cancel_with_records((_KEYS[kind], group_id, member_id))
 
     def cancel_all(self, group_id: str, member_id: str) -> None:
         for kind in KINDS:

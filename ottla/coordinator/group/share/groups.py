@@ -142,7 +142,7 @@ class ShareGroups:
 
     def _without(self, group: ShareGroup, member_id: str) -> list[CoordinatorRecord]:
         """The records of a group that a member has left."""
-        self.context.timers.cancel(_session(group.group_id, member_id))
+        self.context.timers.cancel_with_records(_session(group.group_id, member_id))
         names = group.topic_names(without=member_id)
         found = records.member_tombstones(group.group_id, member_id)
         found.append(records.epoch(group.group_id, group.epoch + 1, self.metadata_hash(names)))

@@ -167,7 +167,7 @@ class StreamsShard:
 
     def _remove(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
         """What takes a member out of its group."""
-        self.shard.context.timers.cancel(_session_key(group.group_id, member.id))
+        self.shard.context.timers.cancel_with_records(_session_key(group.group_id, member.id))
         self.end_rebalance_timeout(group.group_id, member.id)
         return [
             *member_tombstones(group.group_id, member.id),
@@ -248,7 +248,7 @@ class StreamsShard:
         )
 
     def end_rebalance_timeout(self, group_id: str, member_id: str) -> None:
-        self.shard.context.timers.cancel(_rebalance_key(group_id, member_id))
+        self.shard.context.timers.cancel_with_records(_rebalance_key(group_id, member_id))
 
     def _fence(self, group_id: str, member_id: str, epoch: int | None, reason: str) -> Result[None]:
         """Take a member out, if it is still there, and in the epoch given."""

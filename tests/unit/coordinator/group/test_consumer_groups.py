@@ -266,6 +266,20 @@ def test_a_downgrade_that_could_not_be_written_leaves_the_consumer_group() -> No
     assert play.execute("describe")[0] == "PreparingRebalance consumer"
 
 
+def test_a_member_whose_leaving_could_not_be_written_is_forgotten_when_its_session_ends() -> None:
+    """Seed 1118 of three nodes: its session's time-out was gone with the request, and its partitions with it."""
+    play = Play()
+    play.all("beat a join topics=t", "beat b join topics=t")
+    play.refuse()
+    assert play.execute("beat a leave") == ["a: UNKNOWN_SERVER_ERROR"]
+    assert set(play.group.members) == {"a", "b"}
+    play.accept()
+    for _ in range(10):
+        play.door.run_ms(5_000)
+        play.execute("beat b")
+    assert set(play.group.members) == {"b"}
+
+
 # Settings
 
 
