@@ -10,6 +10,7 @@ import logging
 
 from ottla.errors import KafkaError, error_class
 from ottla.metadata import SUPPORTED_FEATURES, Controller, Endpoint, bootstrap_records, random_uuid
+from ottla.node.probes import BrokerProbes
 from ottla.node.shared import Shared
 from ottla.raft import read_bootstrap
 from ottla.server import ControllerServices, Dispatcher
@@ -32,14 +33,17 @@ class ControllerRole:
     def __init__(self, shared: Shared) -> None:
         config, world = shared.config, shared.world
         self._shared = shared
+        probes = BrokerProbes(world, node_id=config.node_id, listener_name=config.inter_broker_listener)
         self.controller = Controller(
             world,
             shared.raft,
             config,
             cluster_id=shared.directories.cluster_id,
             bootstrap=read_bootstrap(world, config.metadata_dir) or bootstrap_records(),
+            probes=probes,
         )
         shared.raft.subscribe(self.controller)
+        shared.loader.add_publisher(probes)
         services = ControllerServices(shared.context, self.controller, shared.raft)
         self.dispatcher = shared.controller_dispatcher = Dispatcher(services)
 
