@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.config import BrokerConfig
@@ -24,13 +25,14 @@ from ottla.metadata.control.creation import RECORDS_PER_REQUEST_MAX, Creation, c
 from ottla.metadata.control.elections import Elections
 from ottla.metadata.control.feature_updates import FeatureUpdates
 from ottla.metadata.control.gauges import Gauge, read_gauges
-from ottla.metadata.control.heartbeats import Heartbeats
+from ottla.metadata.control.heartbeats import Heartbeats, Suspect
 from ottla.metadata.control.isr import IsrChanges
 from ottla.metadata.control.lifecycle import HeartbeatReply, Lifecycle
 from ottla.metadata.control.periodic import PeriodicTasks
 from ottla.metadata.control.reassignments import Reassignments
 from ottla.metadata.control.replica_dirs import ReplicaDirs
 from ottla.metadata.control.state import ControlState
+from ottla.metadata.registration import BrokerImage
 from ottla.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ottla.wire import Message
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -59,7 +61,7 @@ from ottla.wire.messages.list_partition_reassignments import ListPartitionReassi
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.wire.messages.update_features import UpdateFeaturesRequest
 from ottla.wire.metadata import NoOpRecord, VersionedRecord
-from ottla.world import NodeWorld, Promise
+from ottla.world import NodeWorld, Promise, Timer
 
 if TYPE_CHECKING:
     from ottla.raft import CommittedBatch
@@ -124,6 +126,24 @@ class Quorum(Protocol):
     def describe_quorum(self, version: int = 2) -> DescribeQuorumResponse: ...
 
 
+class Probes(Protocol):
+    """The way to ask the hosts of brokers about them: `ottla.node.probes`."""
+
+    def ask(self, broker: BrokerImage, on_refused: Callable[[], object]) -> None:
+        """Call `on_refused`, and not from inside this call, if the host says that nobody listens where the broker did,
+        which was reached there before. No answer, or that nobody can say, is not told."""
+        ...
+
+
+class Carrier(Protocol):
+    """What a heartbeat came over: a connection."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def when_closed(self, call: Callable[[], object], /) -> None: ...
+
+
 class Controller:
     """One node's controller: active while the node leads, else a standby that replays."""
 
@@ -135,14 +155,18 @@ class Controller:
         *,
         cluster_id: str,
         bootstrap: Sequence[VersionedRecord],
+        probes: Probes | None = None,
     ) -> None:
         """`bootstrap` is what an empty log gets: the records of `bootstrap.checkpoint`. `raft.subscribe(controller)`
-        is left to the caller, who knows which listener comes first."""
+        is left to the caller, who knows which listener comes first. Without `probes` every broker has its session to
+        the end."""
         self._world = world
         self._raft = raft
         self._config = config
         self._cluster_id = cluster_id
         self._bootstrap = bootstrap
+        self._probes = probes
+        self._ask_timer: Timer | None = None
         self._subject = f"[QuorumController id={config.node_id}]"
         self._rules = TableRules(config)
         self._periodic = PeriodicTasks(world.tasks, self._submit)
@@ -368,7 +392,9 @@ class Controller:
         log.info("%s Becoming the active controller at epoch %d", self._subject, epoch)
         self._machine.on_leader()
         self._activation_count += 1
-        heartbeats = Heartbeats(self._world.clock, config.broker_session_timeout_ms)
+        heartbeats = Heartbeats(
+            self._world.clock, config.broker_session_timeout_ms, config.broker_heartbeat_interval_ms
+        )
         for broker in state.brokers.brokers.values():
             if not broker.is_fenced:
                 # This node's own broker is this process, which holds the lock on its directories: an earlier life of it
@@ -379,10 +405,12 @@ class Controller:
         self._submit("completeActivation", self._activate).add_done_callback(self._on_activated)
         self._submit("electLeaderless", self._elections.elect_leaderless).add_done_callback(self._on_activated)
         self._periodic.start(self._periodic_tasks())
+        self._ask_hosts()
 
     def on_resign(self) -> None:
         log.info("%s No longer the active controller", self._subject)
         self._periodic.stop()
+        self._stop_asking()
         self._state.brokers.heartbeats = None
         self._machine.on_resign()
 
@@ -418,6 +446,67 @@ class Controller:
             interval_ms = config.leader_imbalance_check_interval_seconds * 1000
             tasks["electPreferred"] = (interval_ms, self._elections.balance)
         return tasks
+
+    # Brokers that may be gone
+
+    def heard_over(self, broker_id: int, epoch: int, carrier: Carrier) -> None:
+        """A heartbeat has come over this connection: should it close, the broker's host is asked about the broker."""
+        heartbeats = self._state.brokers.heartbeats
+        session = None if heartbeats is None else heartbeats.find(broker_id, epoch)
+        if session is None or session.connection is carrier:
+            return
+        session.connection = carrier
+
+        def on_closed() -> None:
+            heartbeats = self._state.brokers.heartbeats
+            if heartbeats is not None and heartbeats.on_disconnected(broker_id, epoch, carrier):
+                self._ask_hosts()
+
+        if carrier.is_closed:
+            on_closed()
+        else:
+            carrier.when_closed(on_closed)
+
+    def _ask_hosts(self) -> None:
+        """Ask about every broker that is due, and again when the next one is."""
+        self._stop_asking()
+        heartbeats, probes = self._state.brokers.heartbeats, self._probes
+        if heartbeats is None or probes is None:
+            return
+        for suspect in heartbeats.suspects():
+            broker = self._state.brokers.brokers.get(suspect.broker_id)
+            if broker is not None and broker.epoch == suspect.epoch and not broker.is_fenced:
+                probes.ask(broker, partial(self._on_refused, suspect))
+        delay_ms = heartbeats.next_ask_ms - self._world.clock.monotonic_ms()
+        delay_ms = max(1, min(delay_ms, self._config.broker_heartbeat_interval_ms))
+        self._ask_timer = self._world.tasks.later(delay_ms, self._ask_hosts)
+
+    def _stop_asking(self) -> None:
+        timer, self._ask_timer = self._ask_timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _on_refused(self, suspect: Suspect) -> None:
+        if self.is_active:
+            promise = self._submit("fenceRefusedBroker", lambda: self._fence_refused(suspect))
+            promise.add_done_callback(self._on_fenced)
+
+    def _fence_refused(self, suspect: Suspect) -> Result[bool]:
+        result = self._lifecycle.fence_refused(suspect)
+        if result.response:
+            log.warning(
+                "%s Fencing broker %d at epoch %d before its session times out: its host refuses connections",
+                self._subject, suspect.broker_id, suspect.epoch,
+            )  # fmt: skip
+        return result
+
+    def _on_fenced(self, promise: Promise[bool]) -> None:
+        try:
+            promise.result()
+        except NotController:
+            pass  # the next leader asks for itself; or too much is uncommitted, and the question comes again
+        except Exception:
+            log.exception("%s A broker that is gone could not be fenced", self._subject)
 
     def _fence_stale(self) -> Result[bool]:
         result = self._lifecycle.fence_one_stale()

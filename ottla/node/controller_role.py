@@ -18,6 +18,7 @@ from ottla.metadata import (
     bootstrap_records,
     random_uuid,
 )
+from ottla.node.probes import BrokerProbes
 from ottla.node.shared import Shared
 from ottla.raft import read_bootstrap
 from ottla.server import ControllerServices, Dispatcher
@@ -40,16 +41,19 @@ class ControllerRole:
     def __init__(self, shared: Shared) -> None:
         config, world = shared.config, shared.world
         self._shared = shared
+        probes = BrokerProbes(world, node_id=config.node_id, listener_name=config.inter_broker_listener)
         self.controller = Controller(
             world,
             shared.raft,
             config,
             cluster_id=shared.directories.cluster_id,
             bootstrap=read_bootstrap(world, config.metadata_dir) or bootstrap_records(),
+            probes=probes,
         )
         shared.raft.subscribe(self.controller)
         self._elections = ElectionCounts()
         shared.loader.add_publisher(self._elections)
+        shared.loader.add_publisher(probes)
         services = ControllerServices(shared.context, self.controller, shared.raft)
         self.dispatcher = shared.controller_dispatcher = Dispatcher(services)
 

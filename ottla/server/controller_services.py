@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
+from ottla.server.context import Connection
 from ottla.server.node_context import NodeContext, QuorumView
 from ottla.wire import Message
 from ottla.world import Promise
@@ -16,6 +17,10 @@ class Decider(Protocol):
 
     def handle(self, request: Message, *, version: int) -> Awaitable[Message]:
         """The answer to a request that changes or describes metadata, in the form of `version`."""
+        ...
+
+    def heard_over(self, broker_id: int, epoch: int, carrier: Connection, /) -> None:
+        """A broker's heartbeat has come over this connection."""
         ...
 
 

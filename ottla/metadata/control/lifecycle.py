@@ -1,9 +1,9 @@
 """A broker's life: registration, heartbeats, fencing, controlled shutdown, unregistration.
 
 Promises: two processes with one broker id are told apart by their incarnation ids, and the second waits until the
-first one's session has ended. A broker serves only after it has replayed its own registration, and stops only after
-its leaderships have moved and the others know. Called for BrokerRegistration, BrokerHeartbeat, UnregisterBroker and
-ControllerRegistration, and by the controller's clock.
+first one's session has ended, or the first one's host says that it is gone. A broker serves only after it has replayed
+its own registration, and stops only after its leaderships have moved and the others know. Called for
+BrokerRegistration, BrokerHeartbeat, UnregisterBroker and ControllerRegistration, and by the controller's clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.machine import Result
 from ottla.metadata.control.brokers import BrokerControl
 from ottla.metadata.control.elections import Elections
 from ottla.metadata.control.features import FeatureControl
-from ottla.metadata.control.heartbeats import Heartbeats, Session
+from ottla.metadata.control.heartbeats import Heartbeats, Session, Suspect
 from ottla.metadata.directories import is_reserved
 from ottla.metadata.levels import KRAFT_VERSION, METADATA_VERSION, VersionRange
 from ottla.metadata.registration import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE, BrokerImage
@@ -301,14 +301,28 @@ class Lifecycle:
                 heartbeats.forget(broker_id, epoch)
                 continue
             # One at a time: the next sees what became of the partitions that they shared.
-            return self._fence_expired(broker)
+            return self._fence_gone(broker)
         return Result(False)
 
-    def _fence_expired(self, broker: BrokerImage) -> Result[bool]:
+    def fence_refused(self, suspect: Suspect) -> Result[bool]:
+        """The host of a broker says that nobody listens where the broker did: fence it as if its session had expired,
+        unless it has been heard of since it was asked about; whether it was fenced.
+
+        A broker that lives after all is unfenced by its next heartbeat, so that a wrong answer costs leaderships and no
+        records: that is what an expired session can do, too.
+        """
+        broker = self._brokers.brokers.get(suspect.broker_id)
+        if broker is None or broker.epoch != suspect.epoch or broker.is_fenced:
+            return Result(False)
+        if not self._heartbeats.is_suspect(suspect):
+            return Result(False)
+        return self._fence_gone(broker)
+
+    def _fence_gone(self, broker: BrokerImage) -> Result[bool]:
         heartbeats = self._heartbeats
 
         def on_appended(_: int) -> None:
-            # Not before: the session of a broker that could not be fenced is found expired again.
+            # Not before: a broker that could not be fenced is found to be gone again.
             heartbeats.forget(broker.id, broker.epoch)
 
         return Result(True, self._fenced(broker), is_atomic=False, on_appended=on_appended)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.server.context import ControllerContext
 from ottla.server.deciding import decide
 from ottla.wire import Message
@@ -12,6 +10,8 @@ from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 API_KEY = 63
 
 
-def handle(context: ControllerContext, request: BrokerHeartbeatRequest) -> Awaitable[Message]:
-    """What the controller decides."""
-    return decide(context, request)
+async def handle(context: ControllerContext, request: BrokerHeartbeatRequest) -> Message:
+    """What the controller decides. It is told of the connection, whose end may be the broker's."""
+    response = await decide(context, request)
+    context.controller.controller.heard_over(request.broker_id, request.broker_epoch, context.connection)
+    return response

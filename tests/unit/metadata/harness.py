@@ -5,11 +5,11 @@ What is appended is committed in the next turn of the loop, unless `holds_commit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ottla.config import BrokerConfig
-from ottla.metadata import SUPPORTED_FEATURES, Controller, ImageLoader, bootstrap_records, random_uuid
+from ottla.metadata import SUPPORTED_FEATURES, BrokerImage, Controller, ImageLoader, bootstrap_records, random_uuid
 from ottla.raft import CommittedBatch, VoterSet
 from ottla.sim.world import VirtualNodeWorld, virtual_node_world
 from ottla.types import Uuid
@@ -97,6 +97,39 @@ class MemoryQuorum:
         return [record for batch in self.batches for record in batch.records]
 
 
+class Hosts:
+    """The hosts of brokers, as the controller asks them: those in `refusing` say that nobody listens there."""
+
+    def __init__(self, world: VirtualNodeWorld) -> None:
+        self._world = world
+        self.refusing: set[int] = set()
+        self.answer_ms = 0.0
+        """How long an answer takes."""
+        self.asked: list[tuple[int, int]] = []
+        """When (monotonic), and about whom."""
+
+    def ask(self, broker: BrokerImage, on_refused: Callable[[], object]) -> None:
+        self.asked.append((self._world.clock.monotonic_ms(), broker.id))
+        if broker.id in self.refusing:
+            self._world.tasks.later(self.answer_ms, on_refused)
+
+
+class Carrier:
+    """A broker's connection to the controller."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._calls: list[Callable[[], object]] = []
+
+    def when_closed(self, call: Callable[[], object], /) -> None:
+        self._calls.append(call)
+
+    def close(self) -> None:
+        self.is_closed = True
+        for call in self._calls:
+            call()
+
+
 class Cluster:
     """A controller that has taken over an empty log."""
 
@@ -107,7 +140,12 @@ class Cluster:
         self.quorum = MemoryQuorum(self.world)
         self.config = broker_config(**overrides)
         records = bootstrap_records() if bootstrap is None else bootstrap
-        self.controller = Controller(self.world, self.quorum, self.config, cluster_id=CLUSTER_ID, bootstrap=records)
+        self.hosts = Hosts(self.world)
+        self.carriers: dict[int, Carrier] = {}
+        """What each broker's heartbeats come over."""
+        self.controller = Controller(
+            self.world, self.quorum, self.config, cluster_id=CLUSTER_ID, bootstrap=records, probes=self.hosts
+        )
         self.loader = ImageLoader(CLUSTER_ID)
         self.quorum.listeners = [self.controller, self.loader]
         self.directories: dict[int, Uuid] = {}
@@ -210,7 +248,14 @@ class Cluster:
             offline_log_dirs=offline or [],
             cordoned_log_dirs=cordoned,
         )
-        return self.ask(request, BrokerHeartbeatResponse)
+        response = self.ask(request, BrokerHeartbeatResponse)
+        carrier = self.carriers.setdefault(broker_id, Carrier())
+        self.controller.heard_over(broker_id, request.broker_epoch, carrier)
+        return response
+
+    def disconnect(self, broker_id: int) -> None:
+        """The connection closes that the broker's heartbeats came over."""
+        self.carriers.pop(broker_id).close()
 
     def add_broker(self, broker_id: int, *, rack: str | None = None) -> None:
         """Register a broker and unfence it."""

@@ -227,6 +227,30 @@ class Player:
                 self._cluster.heartbeat(broker_id)
         return []
 
+    def do_disconnect(self, words: list[str]) -> list[str]:
+        """disconnect ID: the connection closes that the broker's heartbeats came over."""
+        self._cluster.disconnect(int(words[0]))
+        self._cluster.pass_ms(1)
+        return []
+
+    def do_refuse(self, words: list[str]) -> list[str]:
+        """refuse ID [MILLISECONDS]: the broker's host refuses connections from now on, after so long."""
+        self._cluster.hosts.refusing.add(int(words[0]))
+        self._cluster.hosts.answer_ms = int(words[1]) if len(words) > 1 else 0
+        return []
+
+    def do_accept(self, words: list[str]) -> list[str]:
+        """accept ID: the broker's host takes connections again."""
+        self._cluster.hosts.refusing.discard(int(words[0]))
+        return []
+
+    def do_asked(self, words: list[str]) -> list[str]:
+        """asked: which brokers' hosts were asked since the last time, and how long after the first of them."""
+        asked = self._cluster.hosts.asked
+        told = [f"broker {broker_id} after {when_ms - asked[0][0]} ms" for when_ms, broker_id in asked]
+        asked.clear()
+        return told or ["none"]
+
     def do_producer_ids(self, words: list[str]) -> list[str]:
         epoch = int(words[1]) if len(words) > 1 else self._cluster.epochs[int(words[0])]
         request = AllocateProducerIdsRequest(broker_id=int(words[0]), broker_epoch=epoch)

@@ -286,7 +286,8 @@ def test_over_a_real_connection_the_leader_serves_the_client_in_its_name(tmp_pat
         node = TestNode()
         connection = Connection(node.dispatcher, "PLAINTEXT", Address("10.0.0.9", 5), ALICE)
         context = BrokerContext(7, 77, "the-client", connection, node.context, node.broker, 0)
-        answers = await channel.forward(context, CREATE), await channel.send(BrokerHeartbeatRequest(1), version=2)
+        beat = BrokerHeartbeatRequest(1, 4)
+        answers = await channel.forward(context, CREATE), await channel.send(beat, version=2)
         await shared.stop()
         return answers
 
@@ -294,4 +295,6 @@ def test_over_a_real_connection_the_leader_serves_the_client_in_its_name(tmp_pat
     created, beaten = serve(test, role="controller", controller=controller)
     assert created == CreateTopicsResponse(throttle_time_ms=5)
     assert beaten == BrokerHeartbeatResponse(is_caught_up=True)
+    ((broker_id, epoch, carrier),) = controller.heard
+    assert (broker_id, epoch, carrier.is_closed) == (1, 4, True), "the channel has disconnected since"
     assert [(one.principal, one.peer.host, one.client_id) for one in seen] == [(ALICE, "10.0.0.9", "the-client")]

@@ -44,6 +44,8 @@ class FakeController:
     asked: list[tuple[Message, int]] = field(default_factory=list)
     forwarded: list[RequestContext] = field(default_factory=list)
     """The contexts of the requests that were passed on for clients."""
+    heard: list[tuple[int, int, Connection]] = field(default_factory=list)
+    """Whose heartbeats came over which connections."""
 
     def send(self, request: Message, *, version: int) -> Awaitable[Message]:
         return self._send(request, version)
@@ -54,6 +56,9 @@ class FakeController:
 
     def handle(self, request: Message, *, version: int) -> Awaitable[Message]:
         return self._send(request, version)
+
+    def heard_over(self, broker_id: int, epoch: int, carrier: Connection, /) -> None:
+        self.heard.append((broker_id, epoch, carrier))
 
     async def _send(self, request: Message, version: int) -> Message:
         self.asked.append((request, version))
