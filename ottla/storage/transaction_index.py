@@ -156,7 +156,7 @@ class TransactionIndex:
 
     def _open(self) -> File:
         if self._file is None:
-            self._file = self._disk.open(self.path, create=True)
+            self._file = self._disk.open(self.path, create=True, may_rest=True)
         return self._file
 
     def _size_on_disk(self) -> int:
