@@ -517,10 +517,7 @@ class Segment:
     def has_touched_indexes(self) -> bool:
         """Whether more than the file of batches may have to be synced."""
         return (
-            self.is_repaired
-            or self.offset_index.is_touched
-            or self.time_index.is_touched
-            or not self.txn_index.is_empty
+            self.is_repaired or self.offset_index.is_touched or self.time_index.is_touched or self.txn_index.is_touched
         )
 
     def rest(self) -> None:
