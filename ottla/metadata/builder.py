@@ -8,7 +8,7 @@ Called by `ImageLoader`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from ottla.metadata.levels import KRAFT_VERSION, METADATA_VERSION
 from ottla.metadata.partition import PartitionImage
 from ottla.metadata.registration import FENCE, UNFENCE, BrokerImage, ControllerImage
 from ottla.metadata.rules import AccessRule, DelegationToken, ScramCredential, quota_entity
+from ottla.metadata.table import copied
 from ottla.types import Uuid
 from ottla.wire import Message
 from ottla.wire.metadata import (
@@ -57,9 +58,9 @@ class ImageBuilder:
     def __init__(self, base: Image) -> None:
         self._base = base
         # Tables that a record has touched, each a copy by then, by the name of the image's field.
-        self._tables: dict[str, dict[Any, Any]] = {}
-        self._by_name: dict[str, TopicImage] | None = None
-        self._by_id: dict[Uuid, TopicImage] | None = None
+        self._tables: dict[str, MutableMapping[Any, Any]] = {}
+        self._by_name: MutableMapping[str, TopicImage] | None = None
+        self._by_id: MutableMapping[Uuid, TopicImage] | None = None
         # The partitions of touched topics, copied once, however many records touch them.
         self._partitions: dict[Uuid, dict[int, PartitionImage]] = {}
         self._touched_topics: dict[Uuid, None] = {}
@@ -113,17 +114,17 @@ class ImageBuilder:
 
     # Tables
 
-    def _table(self, name: str) -> dict[Any, Any]:
+    def _table(self, name: str) -> MutableMapping[Any, Any]:
         """A copy of one of the image's tables, made when it is first changed."""
         table = self._tables.get(name)
         if table is None:
-            table = self._tables[name] = dict(getattr(self._base, name))
+            table = self._tables[name] = copied(getattr(self._base, name))
         return table
 
-    def _topic_tables(self) -> tuple[dict[str, TopicImage], dict[Uuid, TopicImage]]:
+    def _topic_tables(self) -> tuple[MutableMapping[str, TopicImage], MutableMapping[Uuid, TopicImage]]:
         if self._by_name is None or self._by_id is None:
-            self._by_name = dict(self._base.topics.by_name)
-            self._by_id = dict(self._base.topics.by_id)
+            self._by_name = copied(self._base.topics.by_name)
+            self._by_id = copied(self._base.topics.by_id)
         return self._by_name, self._by_id
 
     def _partitions_of(self, topic_id: Uuid) -> dict[int, PartitionImage]:

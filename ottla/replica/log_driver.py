@@ -9,9 +9,9 @@ goes offline alone, and the schedule goes on with the others. Started and stoppe
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import KafkaError, KafkaStorageError
 from ottla.replica.manager import ReplicaManager
@@ -25,6 +25,7 @@ from ottla.storage import (
     OffsetCheckpoint,
     SyncPlan,
     delete_old_segments,
+    sync_all,
 )
 from ottla.types import TopicPartition
 from ottla.world import NodeWorld, Task
@@ -43,7 +44,18 @@ CHORE_POLL_MS = 250
 NEVER_MS = 2**53
 """An interval that no node lives to see, as `log.flush.scheduler.interval.ms` has by default."""
 
+PLANS_MAX = 64
+"""How many logs' files are synced together."""
+SYNC_THREADS = 4
+
 Value = Callable[[Log], int | None]
+
+
+class _Planned(NamedTuple):
+    """What to sync, and what for."""
+
+    what: str
+    plan: SyncPlan
 
 
 class LogDriver:
@@ -90,21 +102,18 @@ class LogDriver:
         self._running.clear()
         if self._logs.cleaner is not None:
             self._logs.cleaner.stop()
-        for one in self._open_logs():
-            if one.log_dir.is_offline:
-                continue
-            flushing = f"flushing {one.partition}"
-            if await self._sync(one.log_dir, flushing, partial(one.plan_flush, including_active=True)):
-                self._close(one)
-                await self._let_others_run()
+        logs = self._open_logs()
+        for start in range(0, len(logs), PLANS_MAX):
+            plans = []
+            for count, one in enumerate(logs[start : start + PLANS_MAX]):
+                if count % SLICE_LOGS == SLICE_LOGS - 1:
+                    await self._let_others_run()
+                # A directory that is offline by now gets no mark of a clean shutdown.
+                plan = None if one.log_dir.is_offline else self._planned(f"closing {one.partition}", one.plan_close)
+                if plan is not None:
+                    plans.append(plan)
+            await self._sync_together(plans)
         self._logs.shutdown(broker_epoch=broker_epoch)
-
-    def _close(self, one: Log) -> None:
-        try:
-            one.close()
-        except KafkaStorageError as error:
-            # Its directory is offline by now, and gets no mark of a clean shutdown.
-            log.error("[LogDriver] closing %s failed: %s", one.partition, error)
 
     def _every(self, interval_ms: int, delay_ms: int, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         if interval_ms >= NEVER_MS:
@@ -170,20 +179,51 @@ class LogDriver:
     async def _chores(self) -> None:
         chores = self._logs.chores
         while True:
-            due = chores.take_due()
-            if due is None:
+            together: list[_Planned] = []
+            removal: _Planned | None = None
+            while len(together) < PLANS_MAX and removal is None and (due := chores.take_due()) is not None:
+                plan = self._planned(*due)
+                if plan is not None and plan.plan.is_removal:
+                    removal = plan
+                elif plan is not None:
+                    together.append(plan)
+                await self._let_others_run()
+            if not together and removal is None:
                 await self._tasks.sleep_ms(CHORE_POLL_MS)
-                continue
-            what, chore = due
-            try:
-                plan = chore()
-                if plan is not None:
-                    await self._tasks.in_thread(plan.sync)
-                    plan.on_done()
-            except (OSError, KafkaStorageError) as error:
-                log.error("[LogDriver] %s failed: %s", what, error)
-                self._replicas.check_directories()
-            await self._let_others_run()
+            await self._sync_together(together)
+            if removal is not None:
+                # By itself: what others sync may be what it removes.
+                try:
+                    await self._tasks.in_thread(removal.plan.sync)
+                    self._done(removal, None)
+                except OSError as error:
+                    self._done(removal, error)
+
+    def _planned(self, what: str, plan: Callable[[], SyncPlan | None]) -> _Planned | None:
+        try:
+            made = plan()
+        except (OSError, KafkaStorageError) as error:
+            log.error("[LogDriver] %s failed: %s", what, error)
+            self._replicas.check_directories()
+            return None
+        return None if made is None else _Planned(what, made)
+
+    async def _sync_together(self, planned: Sequence[_Planned]) -> None:
+        """Sync in several threads: a file system writes down together what is to be durable at the same time."""
+        shares = [planned[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(planned)))]
+        syncing = [self._tasks.in_thread(partial(sync_all, [one.plan for one in share])) for share in shares]
+        for share, outcome in zip(shares, syncing, strict=True):
+            for one, failure in zip(share, await outcome, strict=True):
+                self._done(one, failure)
+
+    def _done(self, planned: _Planned, failure: OSError | None) -> None:
+        try:
+            if failure is not None:
+                raise failure
+            planned.plan.on_done()
+        except (OSError, KafkaStorageError) as error:
+            log.error("[LogDriver] %s failed: %s", planned.what, error)
+            self._replicas.check_directories()
 
     async def _retain(self) -> None:
         """Delete what is too old or too much; compacted logs have theirs from the cleaner, between its runs."""

@@ -173,7 +173,7 @@ class VirtualDisk:
 
     # The promises of `ottla.world.Disk`.
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> VirtualFile:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, may_rest: bool = False) -> VirtualFile:
         is_new = create and not read_only and not self._tree.knows(path)
         fault = self._begin("create" if is_new else "open", path)
         node = FileNode(self._clock.now_ms()) if is_new else self._tree.find_file(path)

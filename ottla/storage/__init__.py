@@ -5,7 +5,7 @@
 
 from ottla.storage.batch_file import FileSlice
 from ottla.storage.checkpoint import OffsetCheckpoint
-from ottla.storage.chores import Chores, SyncPlan
+from ottla.storage.chores import Chores, SyncPlan, sync_all
 from ottla.storage.clean_shutdown import CleanShutdownFile
 from ottla.storage.cleaner_manager import CleanerManager, CleanerStep
 from ottla.storage.cleaner_stats import CleanerStats
@@ -52,6 +52,7 @@ __all__ = [
     "LogDir",
     "Chores",
     "SyncPlan",
+    "sync_all",
     "CleanerManager",
     "CleanerStep",
     "CleanerStats",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -37,6 +37,10 @@ class SyncPlan:
     """Those that are gone already are no error."""
     removed_trees: list[str] = field(default_factory=list)
 
+    @property
+    def is_removal(self) -> bool:
+        return bool(self.removed_files or self.removed_trees)
+
     def sync(self) -> None:
         """The slow part. Touches nothing but the device."""
         try:
@@ -56,6 +60,34 @@ class SyncPlan:
     def run(self) -> None:
         self.sync()
         self.on_done()
+
+
+def sync_all(plans: Sequence[SyncPlan]) -> list[OSError | None]:
+    """The slow parts of several plans that remove nothing, and why each failed or None. A directory that many of them
+    name is synced once, after all files."""
+    failures = [_failure_of(plan, partial(_sync_files, plan)) for plan in plans]
+    synced: dict[str, OSError | None] = {}
+    for place, plan in enumerate(plans):
+        assert not plan.is_removal, "what is removed has a turn of its own"
+        for directory in plan.directories if failures[place] is None else ():
+            if directory not in synced:
+                synced[directory] = _failure_of(plan, partial(plan.disk.sync_dir, directory))
+            failures[place] = failures[place] or synced[directory]
+    return failures
+
+
+def _sync_files(plan: SyncPlan) -> None:
+    for file in plan.files:
+        file.sync()
+
+
+def _failure_of(plan: SyncPlan, call: Callable[[], None]) -> OSError | None:
+    try:
+        call()
+    except OSError as error:
+        plan.on_failed(error)
+        return error
+    return None
 
 
 Chore = Callable[[], SyncPlan | None]
@@ -124,7 +156,7 @@ class DirectoryChores:
                 plan = chore()
             except OSError as error:
                 self._directory.fail(what, error)
-            if plan is not None and (plan.removed_files or plan.removed_trees):
+            if plan is not None and plan.is_removal:
                 plan.on_failed = partial(self._directory.take_offline, what)
             return plan
 

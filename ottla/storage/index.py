@@ -32,6 +32,7 @@ class SparseIndex:
         "_closing_count",
         "_disk",
         "_file",
+        "_is_whole",
         "_page",
         "_page_number",
         "_pending",
@@ -40,6 +41,7 @@ class SparseIndex:
         "bytes_max",
         "entry",
         "is_full",
+        "is_touched",
         "path",
     )
 
@@ -54,7 +56,7 @@ class SparseIndex:
         size: int,
         closing_count: int = 0,
     ) -> None:
-        """`size` is the file's present size: the caller has listed the directory and knows it.
+        """`size` is the file's present size, -1 without one: the caller has listed the directory and knows it.
 
         `closing_count` is how many slots are kept for entries that close the segment.
         """
@@ -65,12 +67,16 @@ class SparseIndex:
         self.entry = entry
         self._file: File | None = None
         self._pending = bytearray()
-        self._written = size // entry.size
+        self._written = max(size, 0) // entry.size
+        self._is_whole = size >= 0 and size % entry.size == 0
+        """Whether the file is there and has nothing but entries."""
         self._page = b""
         self._page_number = -1
         self._closing_count = closing_count
         self.is_full = False
         """Whether the segment must end. An attribute, because every append asks."""
+        self.is_touched = False
+        """Whether the file was written to or cut since the index was opened."""
         self._judge_room()
 
     @property
@@ -87,8 +93,13 @@ class SparseIndex:
 
     def file(self) -> File:
         if self._file is None:
-            self._file = self._disk.open(self.path, create=True)
+            self._file = self._disk.open(self.path, create=True, may_rest=True)
         return self._file
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is nothing in it, and nothing to repair about its file."""
+        return self._is_whole and not self._written and not self._pending
 
     def can_hold(self, offset: int) -> bool:
         """Whether the offset fits in the four bytes an entry has for it."""
@@ -131,6 +142,7 @@ class SparseIndex:
     def write_out(self) -> None:
         """Put the waiting entries into the file; they are durable once it is synced."""
         if self._pending:
+            self.is_touched = True
             self.file().write_at(self._written * self.entry.size, self._pending)
             self._written += len(self._pending) // self.entry.size
             self._pending.clear()
@@ -139,6 +151,7 @@ class SparseIndex:
     def truncate_to_entries(self, count: int) -> None:
         if count < self._written:
             self._pending.clear()
+            self.is_touched = True
             self.file().truncate(count * self.entry.size)
             self._written = count
             self._page_number = -1
@@ -149,7 +162,9 @@ class SparseIndex:
     def reset(self) -> None:
         """Forget everything, also bytes of the file that are not whole entries."""
         self._pending.clear()
+        self.is_touched = True
         self.file().truncate(0)
+        self._is_whole = True
         self._written = 0
         self._page_number = -1
         self._judge_room()
@@ -168,15 +183,10 @@ class SparseIndex:
         if self._file is not None:
             self._file.path = path
 
-    def close(self) -> None:
-        """Write out, durably, and give the descriptor back; the index can be used again and opens by itself.
-
-        The last entry comes after the last flush, and after an orderly stop nobody looks whether it has arrived.
-        """
-        if self._pending:
-            self.write_out()
-            self.file().sync()
-        self.abandon()
+    def rest(self) -> None:
+        """Give the descriptor back for now, unless entries wait to be written."""
+        if not self._pending:
+            self.abandon()
 
     def abandon(self) -> None:
         """Give the descriptor back without writing: the file is being deleted, or its directory has failed."""

@@ -24,6 +24,7 @@ from ottla.storage.producer_state import ProducerStateConfig, ProducerStateManag
 from ottla.storage.rebuild import rebuild_producer_state, replay_batch
 from ottla.storage.segment import Segment, SegmentOverflow
 from ottla.storage.segments import Segments
+from ottla.storage.snapshot_files import SnapshotFiles
 from ottla.storage.split import split_segment
 from ottla.storage.swap import remove_later, retire_segments
 from ottla.types import TopicPartition, Uuid
@@ -65,8 +66,9 @@ def load_log(
         was_clean_shutdown=was_clean_shutdown,
         producer_config=producer_config or ProducerStateConfig(),
     )
-    world.disk.make_dirs(directory)
     loader.load()
+    for segment in loader.segments:
+        segment.rest()  # a node has thousands of logs, and most of them are idle
     opened = Log(
         world,
         log_dir,
@@ -84,6 +86,8 @@ def load_log(
     )
     if topic_id is not None:
         opened.assign_topic_id(topic_id)
+    if not opened.producers.is_empty and loader.has_new_snapshots:
+        opened.sync_snapshot_later()
     if opened.unflushed_count >= config.flush_messages:
         # Records whose append never came back, because its flush did not: nobody may see them before they are durable.
         opened.flush()
@@ -125,11 +129,18 @@ class _Loader:
         self.topic_id: Uuid | None = None
         self.epochs: LeaderEpochCache
         self.producers: ProducerStateManager
+        self.has_new_snapshots = False
+        """Whether a snapshot was written, and not synced: that can wait until the log is open."""
+        self._snapshots: SnapshotFiles
         self._recovered: ProducerStateManager | None = None
         """What the segments recovered so far have told of the producers."""
 
     def load(self) -> None:
-        entries = self._scan()
+        try:
+            entries = self._scan()
+        except FileNotFoundError:
+            self.disk.make_dirs(self.directory)
+            entries = []
         present = {entry.name for entry in entries}
         metadata = PartitionMetadata(self.disk, f"{self.directory}/{names.PARTITION_METADATA}")
         if names.PARTITION_METADATA in present:
@@ -137,6 +148,8 @@ class _Loader:
         if self._settle_leftovers(entries):
             entries = self._scan()
             present = {entry.name for entry in entries}
+        self._snapshots = SnapshotFiles(self.disk, self.directory, present)
+        known = list(self._snapshots.offsets)
         self.epochs = LeaderEpochCache(
             self.disk,
             f"{self.directory}/{names.LEADER_EPOCH_CHECKPOINT}",
@@ -164,14 +177,18 @@ class _Loader:
             log_start_offset=self.log_start_offset,
             end_offset=self.log_end_offset,
             now_ms=self.world.clock.now_ms(),
+            sync=False,
         )
+        self.has_new_snapshots = not set(self._snapshots.offsets) <= set(known) or self._recovered is not None
         self._keep_batches(self.producers)
 
     def _scan(self) -> list[Entry]:
         return [entry for entry in self.disk.scan(self.directory) if not entry.is_dir]
 
     def _producer_state(self) -> ProducerStateManager:
-        return ProducerStateManager(self.disk, self.directory, self.partition, self.producer_config)
+        return ProducerStateManager(
+            self.disk, self.directory, self.partition, self.producer_config, snapshots=self._snapshots
+        )
 
     # What an interrupted deletion, compaction or split has left
 
@@ -243,8 +260,8 @@ class _Loader:
                     offset,
                     self.config,
                     size=entry.size,
-                    offset_index_size=sizes.get(stem + names.INDEX, 0),
-                    time_index_size=sizes.get(stem + names.TIME_INDEX, 0),
+                    offset_index_size=sizes.get(stem + names.INDEX, -1),
+                    time_index_size=sizes.get(stem + names.TIME_INDEX, -1),
                     txn_index_size=sizes.get(stem + names.TXN_INDEX, 0),
                 )
                 problem = self._problem_with(segment, stem, sizes)
@@ -293,6 +310,7 @@ class _Loader:
             log_start_offset=max(self.checkpointed_start, self.segments.first.base_offset),
             end_offset=segment.base_offset,
             now_ms=self.world.clock.now_ms(),
+            sync=False,
         )
         self._keep_batches(producers)
 
@@ -320,7 +338,7 @@ class _Loader:
 
         unflushed_from = None if self.was_clean_shutdown else self.checkpointed_recovery_point
         cut = segment.recover(on_batch, unflushed_from=unflushed_from)
-        producers.take_snapshot()
+        producers.take_snapshot(sync=False)
         self._recovered = producers
         return cut
 

@@ -133,8 +133,8 @@ class DirectoryLoading:
         self.log_starts = self._read_checkpoint(names.LOG_START_CHECKPOINT)
         self._high_watermarks = self._read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
         self._cleaned = self._read_checkpoint(names.CLEANER_CHECKPOINT)
-        for place, name in enumerate(disk.names(path)):
-            if not self._is_partition_dir(name):
+        for place, (name, is_dir, _, _) in enumerate(disk.scan(path)):
+            if not is_dir or name == names.REMOTE_LOG_INDEX_CACHE or name.startswith("."):
                 continue
             partition = names.parse_partition_dir(name)
             if partition.topic == names.CLUSTER_METADATA_TOPIC:
@@ -164,15 +164,6 @@ class DirectoryLoading:
         )
         opened.update_high_watermark(self._high_watermarks.get(partition, 0))
         return opened
-
-    def _is_partition_dir(self, name: str) -> bool:
-        if name == names.REMOTE_LOG_INDEX_CACHE or name.startswith("."):
-            return False
-        try:
-            self._world.disk.names(f"{self.directory.path}/{name}")
-        except NotADirectoryError:
-            return False
-        return True
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:

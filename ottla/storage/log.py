@@ -237,6 +237,17 @@ class Log:
 
         return SyncPlan(self.world.disk, [file], [directory_of(self.directory)], publish)
 
+    def sync_snapshot_later(self) -> None:
+        """Recovery has written a producer snapshot: retention may in time remove the records that it was made from."""
+        self.chores.later(0, f"producer snapshot of {self.partition}", self._plan_snapshot_sync)
+
+    def _plan_snapshot_sync(self) -> SyncPlan | None:
+        offset = self.producers.latest_snapshot_offset
+        if offset is None or self.is_closed or self.log_dir.is_offline:
+            return None
+        file = self.world.disk.open(self.producers.snapshots.path(offset))
+        return SyncPlan(self.world.disk, [file], [self.directory], on_done=file.close)
+
     def append_as_leader(
         self,
         data: Buffer,
@@ -419,18 +430,46 @@ class Log:
 
     def close(self) -> None:
         """Bring every file to its final form: with a clean-shutdown marker, the next start reads nothing again."""
+        plan = self.plan_close()
+        if plan is not None:
+            try:
+                plan.run()
+            except OSError as error:
+                self.log_dir.fail(f"closing {self.partition}", error)
+
+    def plan_close(self) -> SyncPlan | None:
+        """The same, for a thread to sync: nobody uses the log meanwhile, and when that is done it is closed."""
         if self.is_closed:
-            return
+            return None
         self.log_dir.check_online()
         try:
             self._write_id()
             self.epochs.flush(self.log_end_offset)
-            self.producers.take_snapshot()
             for segment in self.segments:
-                segment.close()
+                segment.finish()
+            snapshot = self.producers.take_snapshot(sync=False)
+            plan = self.flusher.plan_flush(including_active=True) or SyncPlan(
+                self.world.disk, on_failed=self.flusher.on_failed
+            )
+            on_flushed, file = plan.on_done, None
+            if snapshot is not None:
+                # The next start believes it, and does not look whether it has arrived.
+                file = self.world.disk.open(snapshot)
+                plan.files.append(file)
+                plan.directories = [self.directory]
         except OSError as error:
             self.log_dir.fail(f"closing {self.partition}", error)
-        self.is_closed = True
+
+        def done() -> None:
+            on_flushed()
+            if file is not None:
+                file.close()
+            self.is_closed = True
+            for segment in self.segments:
+                segment.abandon()
+
+        plan.on_done = done
+        return plan
 
     def abandon(self) -> None:
         """Give the descriptors back and write nothing: the directory has failed."""

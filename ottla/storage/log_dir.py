@@ -6,6 +6,7 @@ until a restart. Called by `log` and `log_manager`.
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import NoReturn
 
@@ -33,8 +34,11 @@ class LogDir:
             )
 
     def take_offline(self, doing: str, error: OSError) -> None:
-        """Take the directory offline because of `error`."""
-        if self.failure is None:
+        """Take the directory offline because of `error`, unless that says nothing of the directory."""
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            # Too many are open elsewhere, such as connections. What was asked for has failed, and may be tried again.
+            log.error("[LogDir %s] No descriptor is left: error while %s: %s", self.path, doing, error)
+        elif self.failure is None:
             self.failure = f"{doing}: {error}"
             log.error(
                 "[LogDir %s] Stopping to serve logs in dir %s: error while %s", self.path, self.path, self.failure

@@ -65,7 +65,13 @@ class LogFlusher:
         is_unused = (
             owner.log_end_offset == 0 and owner.trimmer.truncation_count == 0 and not owner.segments.active.is_repaired
         )
-        if upper + including_active <= self.recovery_point or is_unused:
+        is_as_opened = (
+            upper <= self.recovery_point
+            and truncation_count == 0
+            and begun_count == 1
+            and not any(segment.has_touched_indexes for segment in owner.segments.covering(upper))
+        )
+        if upper + including_active <= self.recovery_point or is_unused or is_as_opened:
             return None
         if including_active:
             owner.epochs.flush(owner.log_end_offset)  # an orderly stop, for which the chore may come too late

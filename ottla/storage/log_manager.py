@@ -96,6 +96,10 @@ class LogManager:
                 self._take_over(loading, is_stray)
             except OSError as error:
                 self._offline(loading.directory, "loading logs", error)
+                if not loading.directory.is_offline:
+                    raise KafkaStorageError(
+                        f"The logs in {loading.directory.path} cannot be loaded: {error}"
+                    ) from error
             except KafkaStorageError:
                 if not loading.directory.is_offline:
                     raise
@@ -163,6 +167,8 @@ class LogManager:
                 ) from None
             except OSError as error:
                 self._offline(directory, "creating or locking the directory", error)
+                if not directory.is_offline:
+                    raise KafkaStorageError(f"{directory.path} cannot be locked: {error}") from error
 
     def _make_directory(self, path: str) -> None:
         """Make a log directory that a power cut leaves: its name is an entry of the directory above, and so on up."""
@@ -282,6 +288,8 @@ class LogManager:
             if not chosen:
                 raise LogDirNotFound(f"The log directory {directory} is not one of this node's, or is offline")
             return chosen
+        if len(self.live_directories) == 1:
+            return self.live_directories
         counts = {d.path: 0 for d in self.live_directories}
         for one in (*self.logs.values(), *self.future_logs.values()):
             if one.log_dir.path in counts:
@@ -495,9 +503,7 @@ class LogManager:
             ]
             try:
                 for one in logs:
-                    if not one.is_closed:
-                        one.flush(including_active=True)
-                        one.close()
+                    one.close()
                 self._checkpoint_directory(directory)
                 if directory.path in self._loaded and not directory.is_offline:
                     CleanShutdownFile(self._world.disk, directory.path).write(broker_epoch)

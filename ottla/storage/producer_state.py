@@ -14,7 +14,7 @@ Called by `log`, `rebuild` and `loader`; the clock is theirs, and comes in as `n
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ottla.errors import InvalidProducerEpoch, InvalidTxnState
@@ -81,10 +81,9 @@ class ProducerStateManager:
         partition: TopicPartition,
         config: ProducerStateConfig,
         *,
-        files: Iterable[str] | None = None,
+        snapshots: SnapshotFiles | None = None,
     ) -> None:
-        """State begins empty; `truncate_and_reload` fills it. `files` are the directory's names, if they are known."""
-        self._disk = disk
+        """State begins empty; `truncate_and_reload` fills it. `snapshots` are the directory's, if they are known."""
         self.partition = partition
         self.config = config
         self.producers: dict[int, ProducerStateEntry] = {}
@@ -95,7 +94,7 @@ class ProducerStateManager:
         self._ongoing: dict[int, TxnMetadata] = {}
         # Closed, but by a marker that is not below the high watermark yet.
         self._unreplicated: dict[int, TxnMetadata] = {}
-        self.snapshots = SnapshotFiles(disk, directory, files)
+        self.snapshots = SnapshotFiles(disk, directory) if snapshots is None else snapshots
 
     # What it knows
 
@@ -516,8 +515,7 @@ class ProducerStateManager:
         return path
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Look at the directory anew, and remove the snapshots that belong to no segment, but for the log's end."""
-        self.snapshots = SnapshotFiles(self._disk, self.snapshots.directory)
+        """Remove the snapshots that belong to no segment, but for the log's end."""
         self.snapshots.remove_strays(segment_base_offsets)
 
     def delete_snapshots_before(self, offset: int) -> None:

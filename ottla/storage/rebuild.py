@@ -17,9 +17,15 @@ from ottla.storage.transaction_index import AbortedTxn
 
 
 def rebuild_producer_state(
-    producers: ProducerStateManager, segments: Segments, *, log_start_offset: int, end_offset: int, now_ms: int
+    producers: ProducerStateManager,
+    segments: Segments,
+    *,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    sync: bool = True,
 ) -> None:
-    """Bring `producers` to the state at `end_offset`."""
+    """Bring `producers` to the state at `end_offset`. Without `sync` the caller sees to it that snapshots last."""
     was_empty = producers.is_empty and producers.map_end_offset >= end_offset
     producers.truncate_and_reload(log_start_offset, end_offset, now_ms)
     # Where there was no producer before a truncation, there is none after it.
@@ -31,14 +37,14 @@ def rebuild_producer_state(
             producers.map_end_offset = start_offset
             if segment.base_offset in last_bases:
                 # A truncation goes back by a segment or two at most, as a rule: it will begin here.
-                producers.take_snapshot()
+                producers.take_snapshot(sync=sync)
             end_position = segment.size
             if segment is last_segment:
                 place = segment.locate(end_offset)
                 end_position = segment.size if place is None else place.position
             _replay_segment(producers, segment, start_offset, end_position)
     producers.map_end_offset = end_offset
-    producers.take_snapshot()
+    producers.take_snapshot(sync=sync)
 
 
 def _replay_segment(producers: ProducerStateManager, segment: Segment, start_offset: int, end_position: int) -> None:

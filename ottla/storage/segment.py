@@ -63,6 +63,7 @@ class Segment:
         "_bytes_since_entry",
         "_file",
         "_index_interval_bytes",
+        "_is_preallocated",
         "_max_timestamp",
         "_rolling_timestamp",
         "_world",
@@ -112,6 +113,7 @@ class Segment:
         if config.segment_jitter_ms:
             self.roll_jitter_ms = world.random.randrange(min(config.segment_jitter_ms, config.segment_ms))
         self.created_ms = world.clock.now_ms()
+        self._is_preallocated = False
         self.is_repaired = False
         """Whether files were cut since the segment was opened: that has to be synced even if there is no record."""
         self._bytes_since_entry = 0
@@ -127,6 +129,7 @@ class Segment:
         file = segment.file(create=True)
         if config.initial_file_size:
             file.allocate(config.initial_file_size)
+            segment._is_preallocated = True
         segment.offset_index.file()
         segment.time_index.file()
         return segment
@@ -139,7 +142,7 @@ class Segment:
 
     def file(self, *, create: bool = False) -> File:
         if self._file is None:
-            self._file = self._world.disk.open(self.path, create=create)
+            self._file = self._world.disk.open(self.path, create=create, may_rest=True)
         return self._file
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Batch]]:
@@ -229,6 +232,7 @@ class Segment:
     def trim(self) -> None:
         """Give back what preallocation reserved beyond the last batch."""
         if self.file().size() != self.size:
+            self.is_repaired = True
             self.file().truncate(self.size)
 
     # Read
@@ -314,7 +318,7 @@ class Segment:
         `unflushed_from` are written once more as they are: a sync that failed in the last life may have left them in
         the page cache only, taken for clean, and no later sync would write them.
         """
-        self._reset_indexes()
+        self._reset_indexes(only_used=True)
         self.txn_index.reset()
         self._rolling_timestamp = None
         valid = 0
@@ -338,8 +342,8 @@ class Segment:
             log.warning("[Segment %s] Found invalid batches at position %d: %s", self.path, valid, error)
         cut = self.size - valid
         self.size = valid
-        self.trim()
         if cut:
+            self.trim()
             self.file().sync()  # or what was cut off could come back behind what will be appended
         self._finish_indexes()
         return cut
@@ -395,10 +399,11 @@ class Segment:
         self.offset_index.file().sync()  # no flush may come by here any more
         self.time_index.file().sync()
 
-    def _reset_indexes(self) -> None:
+    def _reset_indexes(self, *, only_used: bool = False) -> None:
         self.is_repaired = True
-        self.offset_index.reset()
-        self.time_index.reset()
+        for index in (self.offset_index, self.time_index):
+            if not (only_used and index.is_bare):
+                index.reset()
         self._max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self._bytes_since_entry = 0
 
@@ -470,7 +475,10 @@ class Segment:
         """Write out what waits in memory and name the files whose sync makes this segment durable."""
         self.offset_index.write_out()
         self.time_index.write_out()
-        files = [self.file(), self.offset_index.file(), self.time_index.file()]
+        files = [self.file()]
+        files += [
+            index.file() for index in (self.offset_index, self.time_index) if self.is_repaired or index.is_touched
+        ]
         return files + self.txn_index.files_to_sync()
 
     def flush(self) -> None:
@@ -500,16 +508,27 @@ class Segment:
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.moved(f"{directory}/{index.path.rpartition('/')[2]}")
 
-    def close(self) -> None:
-        """Bring the files to their final form, sync the log and give the descriptors back."""
+    def finish(self) -> None:
+        """Bring the files to their final form, which `files_to_sync` makes durable: the node is about to stop."""
         if self._max_timestamp is not None:
             self.time_index.append(*self._max_timestamp)
-        self.offset_index.close()
-        self.time_index.close()
-        self.txn_index.close()
-        if self._file is not None:
+        self.offset_index.write_out()
+        self.time_index.write_out()
+        if self._is_preallocated or self._file is not None:
             self.trim()
-            self._file.sync()
+
+    @property
+    def has_touched_indexes(self) -> bool:
+        """Whether more than the file of batches may have to be synced."""
+        return (
+            self.is_repaired or self.offset_index.is_touched or self.time_index.is_touched or self.txn_index.is_touched
+        )
+
+    def rest(self) -> None:
+        """Give the descriptors back until somebody needs them."""
+        self.offset_index.rest()
+        self.time_index.rest()
+        self.txn_index.close()
         self._abandon_file()
 
     def abandon(self) -> None:

@@ -37,7 +37,7 @@ class AbortedTxn(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of the segment that begins at `base_offset`, in the file at `path`."""
 
-    __slots__ = ("_disk", "_file", "_last_offset", "_size", "base_offset", "path")
+    __slots__ = ("_disk", "_file", "_last_offset", "_size", "base_offset", "is_touched", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, *, size: int | None = None) -> None:
         """`size` is the file's size, 0 for none, when the caller has listed the directory and knows it."""
@@ -47,6 +47,8 @@ class TransactionIndex:
         self._file: File | None = None
         self._size = self._size_on_disk() if size is None else size
         self._last_offset: int | None = None  # of the last entry, once it was read or written
+        self.is_touched = False
+        """Whether the file was written to or cut since the index was opened."""
 
     # What it knows
 
@@ -98,6 +100,7 @@ class TransactionIndex:
         assert last_offset is None or aborted.last_offset > last_offset, (
             f"{self.path}: {aborted} does not end above the last entry, {last_offset}"
         )
+        self.is_touched = True
         self._open().write_at(self._size, ENTRY.pack(VERSION, *aborted))
         self._size += ENTRY.size
         self._last_offset = aborted.last_offset
@@ -117,7 +120,7 @@ class TransactionIndex:
 
     def files_to_sync(self) -> list[File]:
         """The files whose sync makes the entries, or their removal, durable: none when there never was an abort."""
-        return [self._open()] if self._size or self._file is not None else []
+        return [self._open()] if self._size or self.is_touched else []
 
     def sync(self) -> None:
         for file in self.files_to_sync():
@@ -146,6 +149,7 @@ class TransactionIndex:
     def delete_if_exists(self) -> bool:
         """Close and remove the file; False when there was none."""
         self.close()
+        self.is_touched = False
         self._size = 0
         self._last_offset = None
         try:
@@ -156,7 +160,7 @@ class TransactionIndex:
 
     def _open(self) -> File:
         if self._file is None:
-            self._file = self._disk.open(self.path, create=True)
+            self._file = self._disk.open(self.path, create=True, may_rest=True)
         return self._file
 
     def _size_on_disk(self) -> int:
@@ -166,6 +170,7 @@ class TransactionIndex:
             return 0
 
     def _truncate(self, size: int) -> None:
+        self.is_touched = True
         self._open().truncate(size)
         self._size = size
         self._last_offset = None

@@ -12,12 +12,13 @@ class CountingDisk(SystemDisk):
     """The real file system, and a list of what was opened through it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._files: list[File] = []
         self._locks: list[Lock] = []
         self._sweep_at = _SWEEP_MIN
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        file = super().open(path, create=create, read_only=read_only)
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, may_rest: bool = False) -> File:
+        file = super().open(path, create=create, read_only=read_only, may_rest=may_rest)
         self._files.append(file)
         if len(self._files) >= self._sweep_at:
             self._files = [one for one in self._files if _is_open(one)]

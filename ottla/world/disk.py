@@ -84,8 +84,12 @@ class Lock(Protocol):
 class Disk(Protocol):
     """The file system."""
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        """Open an existing file, or with `create` also a new one."""
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, may_rest: bool = False) -> File:
+        """Open an existing file, or with `create` also a new one.
+
+        One that `may_rest` may be without a descriptor while nobody uses it, and is opened again by its path: whoever
+        renames it sets the new one. It is used in the thread that opened it, but for `sync`.
+        """
         ...
 
     def read(self, path: str) -> bytes:

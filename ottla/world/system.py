@@ -8,14 +8,15 @@ import os
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import TypeVar
 
-from ottla.types import Buffer
 from ottla.world.disk import Entry, File, Lock, Space
+from ottla.world.open_files import OpenFiles, RestingFile
+from ottla.world.system_file import SystemFile
 from ottla.world.world import World
 
-# Linux takes at most IOV_MAX buffers a call.
-_PARTS_MAX = 1024
+T = TypeVar("T")
 
 
 def system_world() -> World:
@@ -28,73 +29,6 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
-
-
-class SystemFile:
-    """A descriptor and its path. `pread`/`pwrite` keep no cursor, so readers and the writer share one descriptor."""
-
-    __slots__ = ("_fd", "path")
-
-    def __init__(self, path: str, fd: int) -> None:
-        self.path = path
-        self._fd = fd
-
-    def read_at(self, position: int, size: int) -> bytes:
-        data = os.pread(self._fd, size, position)
-        if len(data) == size or not data:
-            return data
-        parts = [data]
-        got = len(data)
-        while got < size and (data := os.pread(self._fd, size - got, position + got)):
-            parts.append(data)
-            got += len(data)
-        return b"".join(parts)
-
-    def write_at(self, position: int, data: Buffer) -> None:
-        written = os.pwrite(self._fd, data, position)
-        if written == (data.nbytes if isinstance(data, memoryview) else len(data)):
-            return
-        rest = memoryview(data).cast("B")
-        while written < len(rest):  # a short write: the next call says why, or finishes
-            written += os.pwrite(self._fd, rest[written:], position + written)
-
-    def write_all_at(self, position: int, parts: Sequence[Buffer]) -> None:
-        if position < 0:  # to Linux -1 would mean the cursor, which nobody moves
-            raise OSError(errno.EINVAL, "a negative position", self.path)
-        for start in range(0, len(parts), _PARTS_MAX):
-            views = [memoryview(part).cast("B") for part in parts[start : start + _PARTS_MAX]]
-            size = sum(map(len, views))
-            written = os.pwritev(self._fd, views, position)
-            if written < size:  # rare, and a copy is the plainest way to begin in the middle of a part
-                self.write_at(position + written, b"".join(views)[written:])
-            position += size
-
-    def size(self) -> int:
-        return os.fstat(self._fd).st_size
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-
-    def allocate(self, size: int) -> None:
-        try:
-            os.posix_fallocate(self._fd, 0, size)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise
-            os.ftruncate(self._fd, max(size, self.size()))
-
-    def sync(self) -> None:
-        os.fsync(self.fileno())  # fsync would answer a closed file with ValueError
-
-    def fileno(self) -> int:
-        if self._fd < 0:
-            raise OSError(errno.EBADF, "the file is closed", self.path)
-        return self._fd
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
 
 
 class SystemLock:
@@ -121,12 +55,21 @@ _lock_guard = threading.Lock()
 
 
 class SystemDisk:
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+    def __init__(self, files: OpenFiles | None = None) -> None:
+        """`files` bounds how many files hold a descriptor, of those that may rest."""
+        self._files = files
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, may_rest: bool = False) -> File:
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT if create else os.O_RDWR
-        return SystemFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+        if may_rest and self._files is not None and self._files.is_here:
+            return RestingFile(path, self._files, flags)
+        return SystemFile(path, self._with_room(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644)))
+
+    def _with_room(self, call: Callable[[], T]) -> T:
+        return call() if self._files is None else self._files.with_room(call)
 
     def read(self, path: str) -> bytes:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self._with_room(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             return SystemFile(path, fd).read_at(0, os.fstat(fd).st_size)
         except OSError as error:
@@ -137,7 +80,7 @@ class SystemDisk:
 
     def scan(self, path: str) -> list[Entry]:
         entries = []
-        with os.scandir(path) as found:
+        with self._with_room(lambda: os.scandir(path)) as found:
             for item in found:
                 try:
                     stat = item.stat()
@@ -148,7 +91,7 @@ class SystemDisk:
         return entries
 
     def names(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self._with_room(lambda: os.listdir(path)))
 
     def exists(self, path: str) -> bool:
         try:
@@ -192,7 +135,7 @@ class SystemDisk:
                     return
 
     def sync_dir(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._with_room(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
             os.fsync(fd)
         finally:

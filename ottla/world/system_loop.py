@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from ottla.types import Buffer
 from ottla.world.network import BACKLOG, Accept, Address, Part, Slice, Stream, StreamHandler
+from ottla.world.open_files import OpenFiles, open_file_limit, raise_open_file_limit
 from ottla.world.system import SystemClock, SystemDisk
 from ottla.world.tasks import Promise, Task, Timer
 from ottla.world.world import NodeWorld
@@ -33,6 +34,8 @@ T = TypeVar("T")
 
 ACCEPTS_MAX = 64
 """How many connections one wake-up takes, so that a flood of them does not hold everything else up."""
+DESCRIPTORS_KEPT_MAX = 64
+"""How many descriptors connections leave for files: a checkpoint or the sync of a directory needs one for a moment."""
 INLINE_MAX = 32 * 1024
 """A file slice up to this size is read and sent with what surrounds it: one call instead of three."""
 SEND_BUFFER_BYTES = 200 * 1024
@@ -49,6 +52,7 @@ def run_node(main: Callable[[NodeWorld, Promise[str]], Coroutine[Any, Any, T]]) 
     """Run `main` in the real world until it returns. Its promise resolves when the process is asked to stop: with the
     signal's name. A second signal ends the process as it would without a handler."""
     # What is imported stays for good: without it a full collection takes microseconds instead of 12 ms.
+    raise_open_file_limit()
     gc.freeze()
     gc.enable()  # off, where the caller imported without looking for garbage
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -57,7 +61,7 @@ def run_node(main: Callable[[NodeWorld, Promise[str]], Coroutine[Any, Any, T]]) 
             loop = asyncio.get_running_loop()
             world = NodeWorld(
                 clock=SystemClock(),
-                disk=SystemDisk(),
+                disk=SystemDisk(OpenFiles()),
                 random=random.SystemRandom(),
                 tasks=SystemTasks(loop),
                 network=SystemNetwork(loop),
@@ -260,9 +264,9 @@ class SystemListener:
             except OSError as error:
                 # Out of descriptors or memory: the connection stays in the queue, and asking again at once would spin.
                 log.error("[Listener %s] Cannot accept a connection: %s", self.address, error)
-                self._loop.remove_reader(self._sock)
-                self._loop.call_later(1, self._try_again)
+                self._wait()
                 return
+            fd = sock.fileno()
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -272,6 +276,14 @@ class SystemListener:
                 sock.close()  # the peer has gone already
                 continue
             stream.start(self._accept(stream))
+            if _is_scarce(fd) and not self._is_paused:
+                log.error("[Listener %s] Accepts no more connections until descriptors are free", self.address)
+                self._wait()
+                return
+
+    def _wait(self) -> None:
+        self._loop.remove_reader(self._sock)
+        self._loop.call_later(1, self._try_again)
 
     def pause(self) -> None:
         if not self._is_paused:
@@ -284,12 +296,27 @@ class SystemListener:
             self._loop.add_reader(self._sock, self._on_ready)
 
     def _try_again(self) -> None:
-        if not self._is_paused:
+        if self._is_paused:
+            return
+        try:
+            probe = os.dup(self._sock.fileno())
+            os.close(probe)
+        except OSError:
+            probe = open_file_limit()
+        if _is_scarce(probe):
+            self._loop.call_later(1, self._try_again)
+        else:
             self._loop.add_reader(self._sock, self._on_ready)
 
     def close(self) -> None:
         self.pause()
         self._sock.close()
+
+
+def _is_scarce(fd: int) -> bool:
+    """Whether few descriptors are left, now that the system, which gives the lowest that is free, gave this one."""
+    limit = open_file_limit()
+    return fd >= limit - min(DESCRIPTORS_KEPT_MAX, limit // 8)
 
 
 class SystemStream:

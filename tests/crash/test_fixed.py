@@ -19,6 +19,7 @@ from ottla.storage import AppendOrigin, Isolation, Log, LogManager
 from ottla.storage.cleaner_manager import CleanerManager
 from ottla.types import TopicPartition, Uuid
 from ottla.world import World
+from tests.crash.power_loss import PowerLoss
 from tests.support.log_model import StoredBatch
 from tests.support.unkind import Unkind
 
@@ -656,3 +657,9 @@ def test_recovery_opened_a_transaction_below_the_log_start_whose_marker_was_comp
     node.log.update_high_watermark(3)
     assert (node.log.log_start_offset, node.log.log_end_offset) == (2, 3)
     assert node.log.last_stable_offset == 3
+
+
+def test_an_abort_that_recovery_had_forgotten_came_back_after_a_power_cut() -> None:
+    """Recovery empties an index of aborted transactions, and the log rests: nobody then remembered that the file, open
+    no more and empty, was still to be synced (power, seed 1000)."""
+    assert sum(PowerLoss(1000).go().values()) > 0, "the seed has a crash"

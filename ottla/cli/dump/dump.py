@@ -39,7 +39,7 @@ _DUMPERS: dict[str, FileDumper] = {
 class ReadOnlyDisk(SystemDisk):
     """The file system of someone who only looks: an index that is opened to be read is not made if it is missing."""
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, may_rest: bool = False) -> File:
         return super().open(path, read_only=True)
 
 

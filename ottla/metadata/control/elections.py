@@ -37,6 +37,8 @@ _ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 ELECTIONS_PER_ROUND_MAX = 1000
 """How many leaders one round of balancing moves, so that it does not hold up other requests."""
+PARTITIONS_PER_ROUND_MAX = 2_000
+"""How many partitions one decision takes from a broker whose session has expired: more would hold up the loop."""
 
 
 class Elections:
@@ -171,6 +173,15 @@ class Elections:
     def without_broker(self, broker_id: int) -> list[VersionedRecord]:
         """It is fenced, or shutting down: it leaves every ISR."""
         return self._update(self._topics.in_isr[broker_id], gone=broker_id)
+
+    def partly_without_broker(self, broker_id: int) -> list[VersionedRecord]:
+        """It is to be fenced and is in more ISRs than one decision should change: it leaves some, those first that it
+        leads. Nothing when they are few enough to go together with its fencing."""
+        topics = self._topics
+        if topics.in_isr.count(broker_id) <= PARTITIONS_PER_ROUND_MAX:
+            return []
+        some = topics.led_by.first(broker_id, PARTITIONS_PER_ROUND_MAX)
+        return self._update(some or topics.in_isr.first(broker_id, PARTITIONS_PER_ROUND_MAX), gone=broker_id)
 
     def without_registration(self, broker_id: int) -> list[VersionedRecord]:
         """It is unregistered: it leaves every ISR. Where it is eligible it stays so, should it ever return."""

@@ -325,6 +325,10 @@ class Lifecycle:
             # Not before: a broker that could not be fenced is found to be gone again.
             heartbeats.forget(broker.id, broker.epoch)
 
+        some = self._elections.partly_without_broker(broker.id)
+        if some:
+            # It stays expired, and the next round comes as soon as these are committed.
+            return Result(True, some, is_atomic=False)
         return Result(True, self._fenced(broker), is_atomic=False, on_appended=on_appended)
 
 

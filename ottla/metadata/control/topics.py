@@ -6,6 +6,7 @@ Replay only; the decisions are in `creation`, `elections`, `isr`, `reassignments
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 from ottla.machine import UndoDict, UndoLog
@@ -41,6 +42,10 @@ class PartitionIndex(Generic[K]):
 
     def __getitem__(self, key: K) -> list[PartitionId]:
         return list(self._sets.get(key, ()))
+
+    def first(self, key: K, count_max: int) -> list[PartitionId]:
+        """Some of them, the first that were added."""
+        return list(islice(self._sets.get(key, ()), count_max))
 
     def count(self, key: K) -> int:
         return len(self._sets.get(key, ()))

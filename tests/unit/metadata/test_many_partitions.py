@@ -76,6 +76,39 @@ def test_a_broker_with_very_many_partitions_is_fenced_in_several_batches(cluster
     assert not cluster.heartbeat(1).is_fenced
 
 
+@pytest.mark.parametrize("replicas", [[1, 2], [1], [2, 1]])
+def test_an_expired_broker_with_very_many_partitions_is_fenced_in_several_decisions(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, replicas: list[int]
+) -> None:
+    """100,000 partitions had held the loop for seconds. Leaders go first, and what others ask has its turn between."""
+    monkeypatch.setattr("ottla.metadata.control.elections.PARTITIONS_PER_ROUND_MAX", BATCH)
+    create(cluster, "more", [replicas] * PARTITIONS)
+    seen: list[int] = []
+    update = Elections._update
+
+    def watched(self: Elections, chosen: Any, **who: int) -> Any:
+        chosen = list(chosen)
+        seen.append(len(chosen))
+        return update(self, chosen, **who)
+
+    monkeypatch.setattr(Elections, "_update", watched)
+    start = len(cluster.quorum.batches)
+    for _ in range(8):
+        cluster.pass_ms(SESSION_MS / 5)
+        cluster.heartbeat(2)
+        cluster.heartbeat(3)
+    assert is_fenced(cluster, 1)
+    both = partitions(cluster) + partitions(cluster, "more")
+    assert 1 not in {one.leader for one in both}
+    assert [one.leader for one in partitions(cluster)] == [2] * PARTITIONS
+    assert {one.isr for one in partitions(cluster)} == {(2,)}
+    leaving = [size for size in sizes(cluster, start) if size > 1]
+    assert sum(leaving) >= 2 * PARTITIONS
+    assert max(leaving) <= BATCH + 1
+    if replicas != [1]:  # those that nobody else has cannot leave their ISR, and are looked at once more at the end
+        assert max(seen) <= BATCH
+
+
 def test_what_a_client_asks_for_stays_one_batch_however_large(cluster: Cluster) -> None:
     start = len(cluster.quorum.batches)
     create(cluster, "other", [[1]] * PARTITIONS)

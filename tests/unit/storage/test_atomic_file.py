@@ -15,6 +15,7 @@ class CrashingDisk(SystemDisk):
     """A disk that fails at its nth call and lists the calls it carried out."""
 
     def __init__(self, calls_max: int) -> None:
+        super().__init__()
         self.calls: list[str] = []
         self.calls_max = calls_max
 
@@ -23,7 +24,7 @@ class CrashingDisk(SystemDisk):
             raise OSError(5, f"crashed before {name}")
         self.calls.append(name)
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> Any:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, may_rest: bool = False) -> Any:
         self.step("open")
         return CrashingFile(self, super().open(path, create=create, read_only=read_only))
 

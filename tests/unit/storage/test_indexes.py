@@ -37,7 +37,8 @@ def test_an_entry_is_eight_bytes_relative_to_the_base(tmp_path: Path) -> None:
     index = offset_index(tmp_path / "i")
     index.append(105, 4100)
     index.append(300, 9000)
-    index.close()
+    index.write_out()
+    index.rest()
     assert (tmp_path / "i").read_bytes() == bytes.fromhex("0000000500001004000000c800002328")
 
 
@@ -59,7 +60,8 @@ def test_look_ups_agree_with_a_sorted_list_before_and_after_reopening(tmp_path: 
             place = bisect.bisect_left(positions, target)
             wanted = OffsetPosition(offsets[place], positions[place]) if place < count else None
             assert index.ceiling_of_position(target) == wanted
-        index.close()
+        index.write_out()
+        index.rest()
         index = offset_index(tmp_path / "i")
         assert index.last_offset == offsets[-1]
 
@@ -122,7 +124,8 @@ def test_the_time_index_takes_only_growing_timestamps(tmp_path: Path) -> None:
     assert index.floor(999) == (-1, 100)
     index.truncate_to(140)
     assert index.last_entry == (1000, 110)
-    index.close()
+    index.write_out()
+    index.rest()
     assert (tmp_path / "t").read_bytes() == bytes.fromhex("00000000000003e80000000a")
 
 
@@ -139,7 +142,8 @@ def test_a_file_cut_while_in_use_is_noticed(tmp_path: Path) -> None:
     index = offset_index(tmp_path / "i")
     for offset in range(101, 200):
         index.append(offset, offset)
-    index.close()
+    index.write_out()
+    index.rest()
     index = offset_index(tmp_path / "i")
     (tmp_path / "i").write_bytes(b"")
     with pytest.raises(CorruptIndex, match="cut while in use"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,73 @@ def test_new_logs_go_where_the_fewest_are(world: VirtualWorld) -> None:
     assert manager.create(TopicPartition("f", 0), directory="/one").log_dir.path == "/one"
     with pytest.raises(LogDirNotFound, match="/three"):
         manager.create(TopicPartition("g", 0), directory="/three")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_directory_stays_online_when_no_descriptor_is_left(world: VirtualWorld, number: int) -> None:
+    """6,654 partitions had met a limit of 20,000 files, and the directory went offline with all of them."""
+    manager = new_manager(world, "/one")
+    append(manager, A, b"a")
+    for segment in manager.logs[A].segments:
+        segment.rest()
+    world.disk.fail_at(1, number, kinds=["open"])
+    with pytest.raises(KafkaStorageError):
+        manager.logs[A].append_as_leader(bytearray(make_batch(b"refused")), leader_epoch=0)
+    world.disk.fail_at(1, number, kinds=["create"])
+    with pytest.raises(KafkaStorageError):
+        manager.create(B)
+    assert manager.handle_failures() == []
+    world.disk.clear_faults()
+    append(manager, A, b"b")
+    append(manager, B, b"c")
+    assert values(manager.logs[A], isolation=Isolation.LOG_END) == [b"a", b"b"]
+    assert values(manager.logs[B], isolation=Isolation.LOG_END) == [b"c"]
+
+
+def test_logs_that_are_idle_hold_no_descriptors(tmp_path: Path) -> None:
+    world = system_world()
+    before = len(os.listdir("/proc/self/fd"))
+    manager = new_manager(world, str(tmp_path / "logs"))
+    for index in range(50):
+        manager.create(TopicPartition("t", index))
+    assert len(os.listdir("/proc/self/fd")) == before + 1  # the lock
+    for index in range(50):
+        append(manager, TopicPartition("t", index), b"v")
+    assert len(os.listdir("/proc/self/fd")) == before + 51
+    manager.shutdown()
+    again = new_manager(world, str(tmp_path / "logs"))
+    assert len(again.logs) == 50
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert values(again.logs[TopicPartition("t", 7)], isolation=Isolation.LOG_END) == [b"v"]
+    again.shutdown()
+
+
+def test_a_stop_syncs_only_what_has_changed_and_recovery_nothing_at_all(world: VirtualWorld) -> None:
+    """Recovery had cost two syncs a log, and a stop of the node eleven."""
+    disk = world.disk
+    manager = new_manager(world, "/one")
+    for index in range(20):
+        append(manager, TopicPartition("t", index), b"v")
+    while manager.run_chores():
+        pass
+    fixed = disk.sync_count
+    manager.shutdown()
+    # The log, its time index, the snapshot, the directory; and six for the directory's own files.
+    assert disk.sync_count - fixed <= 4 * 20 + 10
+    fixed = disk.sync_count
+    again = new_manager(world, "/one")
+    again.shutdown()
+    assert disk.sync_count - fixed <= 10
+    fixed = disk.sync_count
+    again = new_manager(world, "/one")
+    for index in range(20):
+        append(again, TopicPartition("t", index), b"w")
+
+    disk.process_crash()
+    fixed = disk.sync_count
+    recovered = new_manager(world, "/one")
+    assert disk.sync_count - fixed <= 2
+    assert values(recovered.logs[TopicPartition("t", 3)], isolation=Isolation.LOG_END) == [b"v", b"w"]
 
 
 def test_a_directory_that_fails_goes_offline_alone(world: VirtualWorld) -> None:

@@ -52,7 +52,7 @@ def test_file_and_name_are_synced_when_asked(tmp_path: Path, sync: bool, monkeyp
     calls: list[str] = []
 
     class Disk(SystemDisk):
-        def open(self, path: str, *, create: bool = False, read_only: bool = False) -> Any:
+        def open(self, path: str, *, create: bool = False, read_only: bool = False, may_rest: bool = False) -> Any:
             file = super().open(path, create=create, read_only=read_only)
             monkeypatch.setattr(type(file), "sync", lambda _: calls.append("sync"))
             return file
