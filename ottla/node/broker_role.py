@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
@@ -18,7 +19,7 @@ from ottla.node.assignments import Assignments
 from ottla.node.directories import epoch_of_clean_shutdown
 from ottla.node.lifecycle import BrokerLifecycle
 from ottla.node.shared import Shared
-from ottla.replica import FetcherManager, FetcherSettings, IsrChanges, LogDriver, PartitionLog, ReplicaManager
+from ottla.replica import IsrChanges, LogDriver, PartitionLog, ReplicaManager
 from ottla.server import (
     GROUP_TOPIC,
     TRANSACTION_TOPIC,
@@ -31,6 +32,9 @@ from ottla.server import (
 )
 from ottla.storage import LogDir
 from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from ottla.replica import FetcherManager
 
 log = logging.getLogger(__name__)
 
@@ -117,18 +121,29 @@ class BrokerRole:
             world, shared.channel("alter-partition"), config.node_id, lambda: self.broker_epoch
         )
         shared.closing.append(isr_changes.stop)
-        self.replicas.fetchers = fetchers = FetcherManager(
-            world,
+        self.replicas.make_fetchers = self._make_fetchers
+        shared.closing.append(self._stop_fetchers)
+        self.replicas.watch(GROUP_TOPIC, self.groups)
+        self.replicas.watch(TRANSACTION_TOPIC, self.transactions)
+
+    def _make_fetchers(self) -> FetcherManager:
+        from ottla.replica import FetcherManager, FetcherSettings  # a broker alone has no use for them
+
+        config = self._shared.config
+        return FetcherManager(
+            self._shared.world,
             self.replicas,
             self.peers,
             FetcherSettings.of(config),
             broker_epoch=lambda: self.broker_epoch,
-            fetcher_count=config.num_replica_fetchers,
+            fetcher_count=self.replicas.topic_configs.broker.num_replica_fetchers,
             timeout_ms=config.replica_socket_timeout_ms,
         )
-        shared.closing.append(fetchers.stop)
-        self.replicas.watch(GROUP_TOPIC, self.groups)
-        self.replicas.watch(TRANSACTION_TOPIC, self.transactions)
+
+    def _stop_fetchers(self) -> None:
+        self.replicas.make_fetchers = None
+        if self.replicas.fetchers is not None:
+            self.replicas.fetchers.stop()
 
     async def start(self) -> None:
         """Return when clients can be served."""

@@ -144,7 +144,6 @@ class ControllerChannel:
             context.connection,
             local.node,
             local.services,
-            context.now_ms,
         )
         answer = route.handle(own, request)
         assert answer is not None, f"{route.api.name} is always answered"

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from ottla.config import BrokerConfig
 from ottla.metadata import ImageLoader, SnapshotGenerator
-from ottla.net import Link, LinkSettings, ReceiveBuffer
+from ottla.net import ReceiveBuffer
 from ottla.node.controller_channel import FORWARDING_RETRY_MS, ControllerChannel, LeaderLink
 from ottla.node.directories import CannotStart, Directories, check_directories
 from ottla.node.listeners import Listeners
@@ -121,6 +121,8 @@ class Shared:
         return self.failure
 
     def _connect(self, node_id: int, address: Address) -> LeaderLink:
+        from ottla.net import Link, LinkSettings  # a node whose own controller leads has no use for them
+
         if self._receive_buffer is None:
             self._receive_buffer = ReceiveBuffer(hands_over=True)
         settings = LinkSettings(

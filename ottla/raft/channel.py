@@ -6,13 +6,15 @@ fetches, which may be kept waiting: a connection is served in turn, and an elect
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ottla.net import Link, LinkSettings
 from ottla.wire import Message
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from ottla.world import Address, NodeWorld, Promise
+
+if TYPE_CHECKING:
+    from ottla.net import Link
 
 RECONNECT_BACKOFF_MS = 50
 RECONNECT_BACKOFF_MS_MAX = 500
@@ -36,14 +38,8 @@ class LinkChannel:
 
     def __init__(self, world: NodeWorld, *, node_id: int, connect_timeout_ms: int) -> None:
         self._world = world
-        self._subject = f"RaftManager id={node_id}"
-        self._settings = LinkSettings(
-            f"raft-client-{node_id}",
-            connect_timeout_ms=connect_timeout_ms,
-            connect_timeout_max_ms=connect_timeout_ms,
-            reconnect_backoff_ms=RECONNECT_BACKOFF_MS,
-            reconnect_backoff_max_ms=RECONNECT_BACKOFF_MS_MAX,
-        )
+        self._own_id = node_id
+        self._connect_timeout_ms = connect_timeout_ms
         self._links: dict[tuple[int, bool], Link] = {}
         """By node, and whether it is for fetches. At most two for each voter and bootstrap server."""
 
@@ -53,8 +49,7 @@ class LinkChannel:
         if link is None or link.address != address:
             if link is not None:
                 link.close()
-            link = Link(self._world, address, self._settings, subject=self._subject, node_id=node_id)
-            self._links[key] = link
+            link = self._links[key] = self._link(node_id, address)
         return link.send(request, timeout_ms=timeout_ms)
 
     def close(self) -> None:
@@ -62,3 +57,15 @@ class LinkChannel:
         links, self._links = self._links, {}
         for link in links.values():
             link.close()
+
+    def _link(self, node_id: int, address: Address) -> Link:
+        from ottla.net import Link, LinkSettings  # a quorum of one has no use for them
+
+        settings = LinkSettings(
+            f"raft-client-{self._own_id}",
+            connect_timeout_ms=self._connect_timeout_ms,
+            connect_timeout_max_ms=self._connect_timeout_ms,
+            reconnect_backoff_ms=RECONNECT_BACKOFF_MS,
+            reconnect_backoff_max_ms=RECONNECT_BACKOFF_MS_MAX,
+        )
+        return Link(self._world, address, settings, subject=f"RaftManager id={self._own_id}", node_id=node_id)

@@ -40,7 +40,7 @@ from ottla.records.codec import LEVELS, Codec
 from ottla.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
 from ottla.records.control import ControlType, EndTransactionMarker, control_batch, end_transaction_batch
 from ottla.records.crc import crc32c
-from ottla.records.decode import Scan
+from ottla.records.decode import Scan, check_rows
 from ottla.records.encode import assemble_batch, complete_batch, encode_attributes, encode_record
 from ottla.records.record import Header, Record, Row
 from ottla.records.rewrite import empty_batch, filter_batch, recompress
@@ -70,6 +70,7 @@ __all__ = [
     "Row",
     "Header",
     "Scan",
+    "check_rows",
     "TimestampType",
     "restamp",
     "stamp_append_time",

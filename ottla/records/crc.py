@@ -6,12 +6,16 @@ One function in one place, so that the library behind it is one line. `fastcrc` 
 
 from __future__ import annotations
 
-from fastcrc.crc32 import iscsi as _iscsi
+from typing import Protocol
+
+from fastcrc.crc32 import iscsi
 
 from ottla.types import Buffer
 
 
-def crc32c(data: Buffer, initial: int = 0) -> int:
-    """The checksum of `data`, or of what had the checksum `initial` followed by `data`: an unsigned 32-bit number."""
-    checksum: int = _iscsi(data, initial)
-    return checksum
+class _Checksum(Protocol):
+    def __call__(self, data: Buffer, initial: int = 0, /) -> int: ...
+
+
+crc32c: _Checksum = iscsi
+"""The checksum of `data`, or of what had the checksum `initial` followed by `data`: an unsigned 32-bit number."""

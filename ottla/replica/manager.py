@@ -102,7 +102,9 @@ class ReplicaManager:
         self.isr_changes: IsrChanges | None = None
         """The way to the controller for changes of the ISR; without it, as without followers, nothing changes."""
         self.fetchers: FetcherManager | None = None
-        """Who copies what other brokers lead; set before the first metadata comes."""
+        """Who copies what other brokers lead; None while they lead nothing that this one has."""
+        self.make_fetchers: Callable[[], FetcherManager] | None = None
+        """Set before the first metadata comes; without it nothing is copied."""
         self.isr_stats = IsrStats()
         self.waiters = Waiters(world.tasks)
         self.takeover = Takeover(self.waiters, world.clock)
@@ -282,9 +284,12 @@ class ReplicaManager:
 
     def _replicate(self, partition: Partition) -> None:
         """Let the partition's log be copied from its leader, if it has one elsewhere."""
+        is_copy = partition.is_serving and not partition.is_leader and partition.leader_id != NO_LEADER
+        if is_copy and self.fetchers is None and self.make_fetchers is not None:
+            self.fetchers = self.make_fetchers()
         if self.fetchers is None:
             return
-        if partition.is_serving and not partition.is_leader and partition.leader_id != NO_LEADER:
+        if is_copy:
             self.fetchers.follow(
                 partition.name,
                 partition.topic_id,

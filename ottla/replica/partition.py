@@ -350,7 +350,7 @@ class Partition:
         info = log.append_as_leader(data, self.leader_epoch, origin, verification_guard, transaction_version)
         # The log's end has moved: replicas have something to fetch, or a lone one has it all.
         if self.is_alone:
-            log.advance_high_watermark_to_end()
+            log.watermarks.advance_to_end()
         else:
             self._on_append(log)
         if self.waiters:

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.errors import KafkaError, NetworkException, UnknownServerError
 from ottla.metadata import Image
-from ottla.net import Request
 from ottla.wire import Message
 from ottla.world import Promise, Tasks
+
+if TYPE_CHECKING:
+    from ottla.net import Request
 
 log = logging.getLogger(__name__)
 

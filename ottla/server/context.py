@@ -1,4 +1,4 @@
-"""What a handler is told besides the request: who asks, over which connection, in which version, and when."""
+"""What a handler is told besides the request: who asks, over which connection, and in which version."""
 
 from __future__ import annotations
 
@@ -66,15 +66,13 @@ class Connection:
 class RequestContext:
     """One request's circumstances, whichever role serves it. It may be kept for as long as the request is."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "node", "now_ms", "version")
+    __slots__ = ("client_id", "connection", "correlation_id", "node", "version")
 
     version: int
     correlation_id: int
     client_id: str | None
     connection: Connection
     node: NodeContext
-    now_ms: int
-    """Wall-clock time of the wake-up that brought the request."""
 
     @property
     def listener_name(self) -> str:
@@ -103,7 +101,6 @@ class BrokerContext(RequestContext):
         connection: Connection,
         node: NodeContext,
         broker: BrokerServices,
-        now_ms: int,
     ) -> None:
         # Each role's is written out: a call of a common one would be paid by every request.
         self.version = version
@@ -112,7 +109,6 @@ class BrokerContext(RequestContext):
         self.connection = connection
         self.node = node
         self.broker = broker
-        self.now_ms = now_ms
 
 
 class ControllerContext(RequestContext):
@@ -128,7 +124,6 @@ class ControllerContext(RequestContext):
         connection: Connection,
         node: NodeContext,
         controller: ControllerServices,
-        now_ms: int,
     ) -> None:
         self.version = version
         self.correlation_id = correlation_id
@@ -136,4 +131,3 @@ class ControllerContext(RequestContext):
         self.connection = connection
         self.node = node
         self.controller = controller
-        self.now_ms = now_ms

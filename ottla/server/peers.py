@@ -12,12 +12,17 @@ transaction coordinator for its markers, and by whatever else asks a coordinator
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.errors import BrokerNotAvailable, NetworkException
 from ottla.metadata import Delta, Image
-from ottla.net import Link, LinkSettings, ReceiveBuffer, Request
+from ottla.net import ReceiveBuffer
 from ottla.server.node_context import NodeContext
 from ottla.wire import Message
 from ottla.world import Address, Promise
+
+if TYPE_CHECKING:
+    from ottla.net import Link, Request
 
 
 class Peers:
@@ -71,6 +76,8 @@ class Peers:
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
     def _link(self, broker_id: int, address: Address, lane: str) -> Link:
+        from ottla.net import Link, LinkSettings  # a broker alone has no use for them
+
         if self._receive_buffer is None:
             self._receive_buffer = ReceiveBuffer(hands_over=True)
         name = f"broker-{self._node.node_id}-{lane}" if lane else f"broker-{self._node.node_id}"

@@ -45,6 +45,14 @@ _HEAD_WITH_ID = 30
 _NO_RECORDS = 4
 """Records that are null, and the ends of partition, topic and request, which have no tags."""
 
+_ENDS = 3
+"""The ends of partition, topic and request, which have no tags: a zero each."""
+_ONE_BYTE_MAX = 127
+_TWO_BYTES_MAX = 2**14
+_THREE_BYTES_MAX = 2**21 + 1
+"""How large the records are at most, with their size, where that takes so many bytes. From 2 MiB on, decoding costs
+nothing beside the rest."""
+
 _SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
 _OFFSETS = struct.Struct(">qqq")
@@ -104,9 +112,8 @@ class ProduceHeads:
         return len(self._heads)
 
     def find(self, frame: memoryview, id_size: int) -> tuple[ProduceHead, memoryview] | None:
-        """The head of a request and its records; None when it has to be decoded.
-
-        `id_size` is the size of the client id, as the header tells it.
+        """The head of a request and its records, which are as large as a batch's header at least; None when it has to
+        be decoded. `id_size` is the size of the client id, as the header tells it.
         """
         size = len(frame)
         # The last byte of the header, which says that it has no tags; it is part of the key.
@@ -117,27 +124,33 @@ class ProduceHeads:
             end = position + _BEHIND_NAME + frame[position + _NAME_SIZE_AT]
         else:
             return None
-        if end + HEADER_SIZE > size:
+        head = self._heads.get(frame[position:end].tobytes())
+        stop = size - _ENDS
+        count = stop - end
+        if head is None or count <= HEADER_SIZE or frame[stop] or frame[stop + 1] or frame[stop + 2]:
             return None
-        head = self._heads.get(bytes(frame[position:end]))
-        if head is None:
+        # The size of the records, plus 1, in seven bits a byte: it has to be that of what is left behind it.
+        if count <= _ONE_BYTE_MAX:
+            start = end + 1
+            if frame[end] != count:
+                return None
+        elif count <= _TWO_BYTES_MAX:
+            start = end + 2
+            count -= 1
+            if frame[end] != count & 127 | 128 or frame[end + 1] != count >> 7:
+                return None
+        elif count <= _THREE_BYTES_MAX:
+            start = end + 3
+            count -= 2
+            if (
+                frame[end] != count & 127 | 128
+                or frame[end + 1] != count >> 7 & 127 | 128
+                or frame[end + 2] != count >> 14
+            ):
+                return None
+        else:
             return None
-        # The size of the records, plus 1: seven bits a byte. From 2 MiB on, decoding costs nothing beside the rest.
-        count = frame[end]
-        start = end + 1
-        if count > 127:
-            count += (frame[start] << 7) - 128
-            if frame[start] > 127:
-                start += 1
-                count += (frame[start] << 14) - 16384
-                if frame[start] > 127:
-                    return None
-            start += 1
-        stop = start + count - 1
-        # The ends of partition, topic and request, which have no tags.
-        if count < 1 or stop + 3 != size or frame[stop] or frame[stop + 1] or frame[stop + 2]:
-            return None
-        return head, frame[start:stop]
+        return None if id_size < -1 else (head, frame[start:stop])
 
     def learn(self, frame: memoryview, position: int, request: ProduceRequest, answer: object) -> None:
         """Remember the head of a request that was decoded and not refused, if it is one that `find` could find.

@@ -19,7 +19,7 @@ class Role(NamedTuple):
     name: str
     packages: Mapping[str, str]
     """By the API's name: the package that has its handler."""
-    context: Callable[[int, int, str | None, Any, Any, Any, int], RequestContext]
+    context: Callable[[int, int, str | None, Any, Any, Any], RequestContext]
     """Makes what a handler is told besides the request, with the services of the role in it."""
     unadvertised: frozenset[str] = frozenset()
 

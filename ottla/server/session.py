@@ -19,7 +19,7 @@ from typing import Any
 from ottla.errors import KafkaError
 from ottla.net import BadFrame, FrameReader, ReceiveBuffer
 from ottla.server.complaints import Complaints
-from ottla.server.context import CloseConnection, Connection
+from ottla.server.context import CloseConnection, Connection, RequestContext
 from ottla.server.dispatch import API_VERSIONS, Answer, Dispatcher, Route
 from ottla.server.metrics import ApiMetrics, ListenerMetrics
 from ottla.wire import DecodeError, Message, decode_prefix, encode_into, encode_parts
@@ -90,7 +90,9 @@ class Session:
     """A `StreamHandler`: the server's side of one connection."""
 
     __slots__ = (
+        "_answered",
         "_common",
+        "_context",
         "_is_clear",
         "_is_deferred",
         "_is_ending",
@@ -131,6 +133,11 @@ class Session:
         """No request is begun any more: the connection ends when those that wait are answered."""
         self._is_paused = False
         self._is_ending = False
+        self._answered: list[ApiMetrics] = []
+        """Of each request that this wake-up has brought and answered."""
+        self._context: RequestContext | None = None
+        """Of a request whose head was known and that was answered at once: nobody has kept it, so it serves the next
+        one as well."""
         port.sessions[self] = None
         port.metrics.created += 1
 
@@ -218,6 +225,9 @@ class Session:
                       exc_info=True)  # fmt: skip
             self.abort()
             return
+        finally:
+            if self._answered:
+                self._count_times()
         if is_stalled or self._is_paused or self._is_deferred or self._stream.unsent_bytes:
             self._steer(is_stalled)
 
@@ -284,6 +294,7 @@ class Session:
         if self._waiting and not route.may_overlap:
             return False
         metrics = route.metrics
+        version = route.version
         heads = route.heads
         found = None if heads is None else heads.find(frame, id_size)
         data = frame if route.is_lent else bytes(frame)
@@ -295,34 +306,42 @@ class Session:
                 client_id = ""
             else:
                 client_id, position = None, 10
-            if found is not None and id_size >= -1:
+            if found is not None:
                 head, records = found
                 request: Message = head.request
             else:
-                found = None
                 if position > size or id_size < -1 or (route.is_flexible and (position == size or data[position])):
                     # Tags that a later client may send, or an error that the decoder can name.
                     _, position = decode_prefix(RequestHeader, 2 if route.is_flexible else 1, data)
                 elif route.is_flexible:
                     position += 1
-                request, _ = decode_prefix(route.request_class, route.version, data, position)
+                request, _ = decode_prefix(route.request_class, version, data, position)
         except (DecodeError, UnicodeDecodeError) as error:
-            self._complain("request", f"{route.api.name} v{route.version} cannot be read: {error}")
+            self._complain("request", f"{route.api.name} v{version} cannot be read: {error}")
             return True
         metrics.requests += 1
         metrics.sizes[size.bit_length()] += 1
-        context = port.make_context(
-            route.version, correlation_id, client_id, self.connection, port.node, port.services, port.clock.now_ms()
-        )
         try:
             answer: Answer
             if found is not None:
+                context = self._context
+                if context is None or context.client_id != client_id or context.version != version:
+                    context = port.make_context(
+                        version, correlation_id, client_id, self.connection, port.node, port.services
+                    )
+                else:
+                    self._context = None
+                    context.correlation_id = correlation_id
                 answer = route.handle_one(context, head, records, self._out)
                 if type(answer) is int:
+                    self._context = context
                     metrics.response_bytes += answer
-                    self._count_time(metrics)
+                    self._answered.append(metrics)
                     return True
             else:
+                context = port.make_context(
+                    version, correlation_id, client_id, self.connection, port.node, port.services
+                )
                 answer = route.handle(context, request)
             if type(answer) is not route.response_class and answer is not None and not isinstance(answer, Message):
                 promise: Any = answer
@@ -344,19 +363,21 @@ class Session:
                 self._waiting.append(done)
             else:
                 self._encode(route, request, correlation_id, answer)
-            self._count_time(metrics)
+            self._answered.append(metrics)
         elif answer is not None:
             self._wait(_Waiting(route, request, correlation_id, self.active_ms), answer)
         return True
 
-    def _count_time(self, metrics: ApiMetrics) -> None:
-        """A request is answered that this wake-up has brought."""
+    def _count_times(self) -> None:
+        """Requests are answered that this wake-up has brought: their answers leave together."""
         elapsed_ms = self._port.clock.monotonic_ms() - self.active_ms
-        if elapsed_ms:
-            metrics.total_time_ms.update(elapsed_ms)
-            metrics.local_time_ms.update(elapsed_ms)
-        else:
-            metrics.instant += 1
+        for metrics in self._answered:
+            if elapsed_ms:
+                metrics.total_time_ms.update(elapsed_ms)
+                metrics.local_time_ms.update(elapsed_ms)
+            else:
+                metrics.instant += 1
+        self._answered.clear()
 
     def _refuse(self, key: int, correlation_id: int) -> None:
         """A version that is not served: told to a client that asks for the versions, otherwise closed, as by Kafka."""

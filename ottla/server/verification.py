@@ -28,7 +28,6 @@ from ottla.errors import (
 from ottla.records import NO_SEQUENCE
 from ottla.server.promises import mapped
 from ottla.server.topic_creation import GROUP_TOPIC
-from ottla.server.transaction_membership import Question
 from ottla.types import TopicPartition
 from ottla.world import Promise
 
@@ -191,6 +190,8 @@ def _ask(
             broker.node.metrics.counter(FAILURES).count += len(failed)
             errors.update(failed)
         return Verdict(guards, errors)
+
+    from ottla.server.transaction_membership import Question  # with its messages: most producers have no transactions
 
     asked = broker.membership.ask(Question(transactional_id, producer, list(guards), adds))
     return mapped(broker.node.world.tasks, asked, verdict)

@@ -261,7 +261,8 @@ class Cleaning:
     def _copy(self, kept: Sequence[Buffer], cleaned: Segment) -> None:
         if kept:
             data = b"".join(kept)
-            cleaned.append(data, list(batches(data)))
+            headers = list(batches(data))
+            cleaned.append(data, headers, headers[-1].last_offset)
             self.stats.bytes_written += len(data)
 
     def _split(self, group: Sequence[Segment]) -> None:

@@ -32,12 +32,10 @@ from ottla.storage.log_reader import Isolation, LogRead, LogReader
 from ottla.storage.log_trimmer import LogTrimmer
 from ottla.storage.offset_metadata import OffsetMetadata
 from ottla.storage.partition_metadata import PartitionMetadata
-from ottla.storage.producer_append import TRANSACTION_VERSION_UNKNOWN
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.segment import Segment, TimedOffset
 from ottla.storage.segments import Segments
 from ottla.storage.transaction_index import AbortedTxn
-from ottla.storage.validator import AppendOrigin
 from ottla.storage.watermarks import Watermarks
 from ottla.types import Buffer, TopicPartition, Uuid
 from ottla.world import World
@@ -81,11 +79,14 @@ class Log:
         self.is_closed = False
         self.topic_id = topic_id
         self.is_unsettled = epochs.unwritten_from is not None
-        """Whether the topic's id is yet to be written down, before a record is, or the leader's epoch, soon after."""
+        """Whether an append must `settle` something first: the topic's id is yet to be written down, before a record
+        is, or the leader's epoch, soon after; or the log is closed."""
         self._is_writing_epochs = False
         self._is_id_written = topic_id is not None
         self._metadata_file = PartitionMetadata(world.disk, f"{directory}/{names.PARTITION_METADATA}")
         self.appender = LogAppender(self)
+        self.append_as_leader = self.appender.append_as_leader
+        """Append one batch, giving it the next offsets and the leader's epoch."""
         self.reader = LogReader(self)
         self.watermarks = Watermarks(self)
         self.flusher = LogFlusher(self, recovery_point)
@@ -150,10 +151,6 @@ class Log:
     def advance_high_watermark(self, offset: int) -> bool:
         """Raise the high watermark to `offset`; False when it is there or beyond already."""
         return self.watermarks.advance(offset)
-
-    def advance_high_watermark_to_end(self) -> bool:
-        """As `advance_high_watermark`, for a log that has no other replicas: its end is what everybody has."""
-        return self.watermarks.advance_to_end()
 
     def visible_end(self, isolation: Isolation) -> OffsetMetadata:
         """Where a reader's view ends, with its place in the files."""
@@ -247,21 +244,6 @@ class Log:
             return None
         file = self.world.disk.open(self.producers.snapshots.path(offset))
         return SyncPlan(self.world.disk, [file], [self.directory], on_done=file.close)
-
-    def append_as_leader(
-        self,
-        data: Buffer,
-        leader_epoch: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        verification_guard: object | None = None,
-        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
-    ) -> AppendInfo:
-        """Append one batch, giving it the next offsets and the leader's epoch. A writable `data` is stamped in place.
-
-        A batch of an idempotent producer that is already in the log is answered with the offsets it has there.
-        `RAFT_LEADER` batches come with their offsets and epoch set, and there may be several.
-        """
-        return self.appender.append_as_leader(data, leader_epoch, origin, verification_guard, transaction_version)
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int) -> AppendInfo:
         """Append batches as they came from the leader, offsets and epochs and all.
@@ -464,7 +446,7 @@ class Log:
             on_flushed()
             if file is not None:
                 file.close()
-            self.is_closed = True
+            self._end()
             for segment in self.segments:
                 segment.abandon()
 
@@ -473,9 +455,13 @@ class Log:
 
     def abandon(self) -> None:
         """Give the descriptors back and write nothing: the directory has failed."""
-        self.is_closed = True
+        self._end()
         for segment in self.segments:
             segment.abandon()
+
+    def _end(self) -> None:
+        self.is_closed = True
+        self.is_unsettled = True  # for an append to ask, which does not look further where all is settled
 
     def delete(self) -> None:
         """Remove the directory and everything in it."""

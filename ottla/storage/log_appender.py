@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage, InvalidRecord, OutOfOrderSequenceNumber, RecordListTooLarge
 from ottla.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, Batch, batches
@@ -36,7 +35,10 @@ _stamp = Struct(">qii").pack_into
 """Base offset, length and leader epoch: the head of a batch, up to what does not change."""
 
 # A member of an enum costs a call where it is named.
+_CLIENT = AppendOrigin.CLIENT
 _RAFT_LEADER = AppendOrigin.RAFT_LEADER
+# What a named tuple's constructor does, at half its price.
+_new_tuple = tuple.__new__
 
 
 class OffsetsOutOfOrder(Exception):
@@ -52,8 +54,7 @@ class UnexpectedAppendOffset(Exception):
         self.last_offset = last_offset
 
 
-@dataclass(slots=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """What an append did: offsets are inclusive, and -1 where nothing was appended."""
 
     first_offset: int
@@ -67,26 +68,28 @@ class AppendInfo:
 class LogAppender:
     """See the module."""
 
-    __slots__ = ("_clock", "_log", "_rules")
+    __slots__ = ("_log", "_now_ms", "_rules")
 
     def __init__(self, owner: Log) -> None:
         self._log = owner
-        self._clock = owner.world.clock
+        self._now_ms = owner.world.clock.now_ms
         self._rules = AppendRules(owner.config)
 
     def append_as_leader(
         self,
         data: Buffer,
         leader_epoch: int,
-        origin: AppendOrigin,
-        verification_guard: object | None,
-        transaction_version: int,
+        origin: AppendOrigin = _CLIENT,
+        verification_guard: object | None = None,
+        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
     ) -> AppendInfo:
-        """See `Log.append_as_leader`."""
+        """Append one batch, giving it the next offsets and the leader's epoch. A writable `data` is stamped in place.
+
+        A batch of an idempotent producer that is already in the log is answered with the offsets it has there.
+        `RAFT_LEADER` batches come with their offsets and epoch set, and there may be several.
+        """
         owner = self._log
-        if owner.is_closed or owner.log_dir.failure is not None:
-            owner.check_usable()
-        if owner.is_unsettled:
+        if owner.is_unsettled or owner.log_dir.failure is not None:
             owner.settle()
         view = data if isinstance(data, memoryview) else memoryview(data)
         if origin is _RAFT_LEADER:
@@ -96,21 +99,25 @@ class LogAppender:
             rules = self._rules = AppendRules(owner.config)
         partition = owner.partition
         # One whole batch and nothing else, as nearly always; or what can be made of it.
-        batch = Batch(view, 0) if len(view) >= HEADER_SIZE else None
-        if batch is None or batch.size != len(view) or batch.magic != MAGIC:
+        size = len(view)
+        batch = Batch(view, 0) if size >= HEADER_SIZE else None
+        if batch is None or batch.size != size or batch.magic != MAGIC:
             batch = only_batch(view, partition)
-        if batch is None:
-            return AppendInfo(-1, -1, NO_TIMESTAMP, owner.log_start_offset, 0)
-        now_ms = self._clock.now_ms()
+            if batch is None:
+                return AppendInfo(-1, -1, NO_TIMESTAMP, owner.log_start_offset, 0)
+        now_ms = self._now_ms()
         batch = accept(batch, rules, origin, partition, now_ms)
-        view = batch.buffer
+        if batch.buffer is not view or batch.size != size:
+            view = batch.data
+            size = batch.size
         base_offset = batch.base_offset = owner.log_end_offset
         batch.leader_epoch = leader_epoch
-        size = batch.size
-        _stamp(view, batch.position, base_offset, size - LOG_OVERHEAD, leader_epoch)
+        _stamp(view, 0, base_offset, size - LOG_OVERHEAD, leader_epoch)
         known = self._write(
-            view if size == len(view) else view[batch.position : batch.position + size],
+            view,
+            size,
             (batch,),
+            base_offset + batch.last_offset_delta,
             batch.max_timestamp,
             batch.producer_id >= 0,
             now_ms,
@@ -119,17 +126,18 @@ class LogAppender:
             verification_guard,
             transaction_version,
         )
+        start = owner.log_start_offset
         if known is not None:
-            start = owner.log_start_offset
             return AppendInfo(known.first_offset, known.last_offset, known.timestamp, start, 0, True)
         append_time_ms = now_ms if rules.is_append_time else NO_TIMESTAMP
-        return AppendInfo(base_offset, owner.log_end_offset - 1, append_time_ms, owner.log_start_offset, size)
+        return _new_tuple(
+            AppendInfo, (base_offset, base_offset + batch.last_offset_delta, append_time_ms, start, size, False)
+        )
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int) -> AppendInfo:
         """See `Log.append_as_follower`."""
         owner = self._log
-        owner.check_usable()
-        if owner.is_unsettled:
+        if owner.is_unsettled or owner.log_dir.failure is not None:
             owner.settle()
         return self._append_given(memoryview(data), leader_epoch=leader_epoch, origin=AppendOrigin.REPLICATION)
 
@@ -181,9 +189,18 @@ class LogAppender:
         rules = self._rules
         if rules.config is not owner.config:
             rules = self._rules = AppendRules(owner.config)
-        now_ms = self._clock.now_ms()
         known = self._write(
-            view[:size], taken, max_timestamp, has_producer, now_ms, rules, origin, None, TRANSACTION_VERSION_UNKNOWN
+            view[:size],
+            size,
+            taken,
+            last_offset,
+            max_timestamp,
+            has_producer,
+            self._now_ms(),
+            rules,
+            origin,
+            None,
+            TRANSACTION_VERSION_UNKNOWN,
         )
         assert known is None, "only a client's batch is looked for among those that are there"
         return AppendInfo(first_offset, last_offset, NO_TIMESTAMP, owner.log_start_offset, size)
@@ -191,7 +208,9 @@ class LogAppender:
     def _write(
         self,
         data: memoryview,
+        size: int,
         taken: Sequence[Batch],
+        last_offset: int,
         max_timestamp: int,
         has_producer: bool,
         now_ms: int,
@@ -200,15 +219,12 @@ class LogAppender:
         verification_guard: object | None,
         transaction_version: int,
     ) -> BatchMetadata | None:
-        """The batches of `data` are in order and have their offsets: hold them to their producers' state and put them
-        at the log's end. Returns the batch that is there already, if a client has sent it again.
+        """The batches of `data` are in order and have their offsets, up to `last_offset`: hold them to their producers'
+        state and put them at the log's end. Returns the batch that is there already, if a client has sent it again.
 
         Everything that can be refused is refused before anything is changed; the segment is ended after that.
         """
         owner = self._log
-        size = len(data)
-        last = taken[-1]
-        last_offset = last.base_offset + last.last_offset_delta
         if size > rules.segment_size_max:
             raise RecordListTooLarge(
                 f"Message batch size is {size} bytes in append to partition {owner.partition}, which exceeds the "
@@ -239,11 +255,11 @@ class LogAppender:
                     )
                 if update.duplicate is not None:
                     return update.duplicate
-            if len(taken) > 1 or last.leader_epoch != owner.epochs.latest_epoch:
+            if taken[-1].leader_epoch != owner.epochs.latest_epoch or len(taken) > 1:
                 self._begin_epochs(taken)
             if roll_offset is not None:
                 segment = owner.roll(roll_offset)
-            segment.append(data, taken)
+            segment.append(data, taken, last_offset)
             # From here on the records are in the log. The end moves first, so that whatever fails below cannot make
             # the next append reuse their offsets.
             owner.batches_end = owner.log_end_offset = end_offset = last_offset + 1

@@ -114,11 +114,6 @@ class ProducerStateManager:
         return undecided if undecided.offset < unreplicated.offset else unreplicated
 
     @property
-    def has_transactions(self) -> bool:
-        """Whether any transaction holds the last stable offset back, or did until the high watermark moves."""
-        return bool(self._ongoing or self._unreplicated)
-
-    @property
     def first_undecided_offset(self) -> int | None:
         """Where the first open transaction begins, whatever is replicated."""
         return next(iter(self._ongoing)) if self._ongoing else None

@@ -206,10 +206,9 @@ class Segment:
         waited_ms = now_ms - self.created_ms if since is None else max_timestamp - since
         return waited_ms > rules.segment_ms_max - self.roll_jitter_ms
 
-    def append(self, data: Buffer, batches: Sequence[Batch]) -> None:
-        """Write whole batches at the end. `batches` are the headers of what `data` holds, in order."""
-        last = batches[-1]
-        last_offset = last.base_offset + last.last_offset_delta
+    def append(self, data: Buffer, batches: Sequence[Batch], last_offset: int) -> None:
+        """Write whole batches at the end. `batches` are the headers of what `data` holds, in order, and end with
+        `last_offset`."""
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             raise SegmentOverflow(self, last_offset)
         position = self.size
@@ -218,10 +217,11 @@ class Segment:
         maximum = self._max_timestamp or self.max_timestamp
         for batch in batches:
             size = batch.size
-            if batch.max_timestamp > maximum[0] or self._bytes_since_entry > self._index_interval_bytes:
+            since_entry = self._bytes_since_entry
+            if since_entry > self._index_interval_bytes or batch.max_timestamp > maximum[0]:
                 maximum = self._index(position, batch)
             else:
-                self._bytes_since_entry += size
+                self._bytes_since_entry = since_entry + size
             position += size
 
     def on_become_inactive(self) -> None:

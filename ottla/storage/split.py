@@ -29,7 +29,7 @@ def split_segment(
     for _, batch in segment.batches():
         if not parts or batch.last_offset - parts[-1].base_offset > RELATIVE_OFFSET_MAX:
             parts.append(Segment.create(world, segment.directory, batch.base_offset, config, suffix=names.CLEANED))
-        parts[-1].append(batch.data, [batch])
+        parts[-1].append(batch.data, [batch], batch.last_offset)
     modified_ms = segment.modified_ms
     for part in parts:
         part.on_become_inactive()

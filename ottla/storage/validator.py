@@ -20,6 +20,7 @@ from ottla.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, Messag
 from ottla.records import (
     CONTROL_BIT,
     CRC_START,
+    HEADER_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     Batch,
@@ -27,6 +28,7 @@ from ottla.records import (
     Scan,
     TimestampType,
     batches,
+    check_rows,
     crc32c,
     recompress,
     set_max_timestamp,
@@ -132,9 +134,7 @@ def accept(batch: Batch, rules: AppendRules, origin: AppendOrigin, partition: To
     brings was made on this node a moment ago: it must not be too large, and is looked at no further where it need not
     be written in another way.
     """
-    takes_as_they_come = rules.takes_as_they_come
-    is_made_here = origin is _COORDINATOR
-    if batch.base_offset != 0 and not is_made_here:
+    if batch.base_offset and origin is not _COORDINATOR:
         raise InvalidRecord(
             f"The base offset of the record batch in the append to {partition} should be 0, "
             f"but it is {batch.base_offset}"
@@ -145,37 +145,42 @@ def accept(batch: Batch, rules: AppendRules, origin: AppendOrigin, partition: To
             f"The record batch size in the append to {partition} is {size} bytes, which exceeds the maximum "
             f"configured value of {rules.size_max}"
         )
-    if not is_made_here:
-        position, count = batch.position, batch.record_count
-        if crc32c(batch.buffer[position + CRC_START : position + size]) != batch.crc:
+    takes_as_they_come = rules.takes_as_they_come
+    buffer, position, count, attributes = batch.buffer, batch.position, batch.record_count, batch.attributes
+    if origin is not _COORDINATOR:
+        if crc32c(buffer[position + CRC_START : position + size]) != batch.crc:
             raise CorruptMessage(f"Record is corrupt (stored crc = {batch.crc}) in topic partition {partition}")
         if (
             count <= 0
             or batch.last_offset_delta != count - 1
-            or batch.attributes & CONTROL_BIT
+            or attributes & CONTROL_BIT
             or (batch.base_sequence < 0 and batch.producer_id >= 0)
         ):
             raise _no_producers(batch, partition)
     elif takes_as_they_come:
-        return batch if not batch.buffer.readonly else _copied(batch)
-    attributes = batch.attributes
+        return _copied(batch) if buffer.readonly else batch
     codec_id = attributes & CODEC_MASK
     if codec_id > _CODEC_MAX:
         raise UnknownServerError(f"Unknown compression type id: {codec_id}")
     target = None if takes_as_they_come else _target_codec(rules, batch)
-    seen = read_over(batch, is_rewritten=target is not None) if codec_id else batch.check_records()
+    if codec_id:
+        seen = read_over(batch, is_rewritten=target is not None)
+    else:
+        # `Batch.check_records`, without a call of its own.
+        section = buffer[position + HEADER_SIZE : position + size]
+        seen = check_rows(section, count, batch.base_timestamp, ignores_sizes=False)
     min_timestamp, max_timestamp, is_consecutive, has_null_key = seen
     if (
-        not takes_as_they_come
-        or max_timestamp != batch.max_timestamp
+        max_timestamp != batch.max_timestamp
         or now_ms - min_timestamp > rules.before_max_ms
         or max_timestamp - now_ms > rules.after_max_ms
+        or (has_null_key and rules.is_compacted)
         or attributes & TIMESTAMP_TYPE_BIT
         or (codec_id and not is_consecutive)
-        or (has_null_key and rules.is_compacted)
+        or not takes_as_they_come
     ):
         return _adapt(batch, seen, target, rules, partition, now_ms)
-    return batch if not batch.buffer.readonly else _copied(batch)
+    return _copied(batch) if buffer.readonly else batch
 
 
 def _copied(batch: Batch) -> Batch:

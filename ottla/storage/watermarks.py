@@ -75,7 +75,7 @@ class Watermarks:
         end_offset = owner.log_end_offset
         if end_offset <= self._high.offset:
             return False
-        if self._first_unstable is not None or owner.producers.has_transactions:
+        if self._first_unstable is not None:
             self.set(owner.end)
         else:
             # Its place is the log's end for as long as both are the same, and is looked up when somebody reads.

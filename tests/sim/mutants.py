@@ -56,7 +56,7 @@ MUTANTS = (
         (
             Edit(
                 "ottla/server/handlers/produce.py",
-                "info = partition.append(records, acks, verification_guard=guard)",
+                "info = partition.append(records, acks, _CLIENT, guard)",
                 "info = _promise(context, partition, records, acks)",
                 """
 

@@ -37,9 +37,7 @@ async def _answer(context: ControllerContext, client: Connection, inside: Reques
     dispatcher = client.dispatcher
     route = dispatcher.find(header.request_api_key, version)
     route.metrics.requests += 1
-    own = ControllerContext(
-        version, header.correlation_id, header.client_id, client, context.node, context.controller, context.now_ms
-    )
+    own = ControllerContext(version, header.correlation_id, header.client_id, client, context.node, context.controller)
     answer: Any
     try:
         answer = route.handle(own, body)

@@ -45,6 +45,7 @@ from ottla.server.promises import chained
 from ottla.server.verification import Support, Verdict, verify
 from ottla.storage import (
     AppendInfo,
+    AppendOrigin,
     InvalidOffsetOrSequence,
     InvalidRecords,
     InvalidTimestamps,
@@ -82,6 +83,8 @@ _ATTRIBUTES = 22
 _TRANSACTIONAL = 0x10
 _CODEC = 0x07
 _ACKS = (-1, 0, 1)
+# A member of an enum costs a call where it is named.
+_CLIENT = AppendOrigin.CLIENT
 _UNREACHABLE = (NetworkException, CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)
 """What it may mean that the coordinator could not be asked."""
 
@@ -131,8 +134,9 @@ def handle_one(context: BrokerContext, head: ProduceHead, records: memoryview, o
     """`handle` for a request whose head is known: it names one partition and no transaction.
 
     Where all is well the answer is put behind `out`, and its size returned; otherwise it is what `handle` would return.
+    The records are as large as a batch's header at least. The context is kept only by an answer that waits.
     """
-    if len(records) >= HEADER_SIZE and records[_ATTRIBUTES] & _TRANSACTIONAL:
+    if records[_ATTRIBUTES] & _TRANSACTIONAL:
         raise TransactionalIdAuthorizationFailed
     replicas: ReplicaManager = context.broker.replicas
     has_id = context.version >= TOPIC_ID_VERSION
@@ -148,7 +152,7 @@ def handle_one(context: BrokerContext, head: ProduceHead, records: memoryview, o
         item = PartitionProduceData(head.index, records)
         response.responses[0].partition_responses.append(_refusal(context, item, partition, error, response))
         return response
-    if acks == -1 and partition.followers and partition.replication_outcome(info.last_offset + 1) != 0:
+    if acks == -1 and not partition.is_alone and partition.replication_outcome(info.last_offset + 1) != 0:
         answer = PartitionProduceResponse(head.index, 0, info.first_offset, info.append_time_ms, info.log_start_offset)
         response = ProduceResponse([TopicProduceResponse(head.topic, head.topic_id, [answer])])
         return _wait(context, head.request, response, [_Unacknowledged(partition, info.last_offset + 1, answer)])
@@ -186,7 +190,7 @@ def _append(context: BrokerContext, request: ProduceRequest, verdict: Verdict | 
                 item.index, 0, info.first_offset, info.append_time_ms, info.log_start_offset
             )
             answers.append(answer)
-            if acks == -1 and partition.followers and partition.replication_outcome(info.last_offset + 1) != 0:
+            if acks == -1 and not partition.is_alone and partition.replication_outcome(info.last_offset + 1) != 0:
                 waiting.append(_Unacknowledged(partition, info.last_offset + 1, answer))
     if acks == 0:
         if has_error:
@@ -220,12 +224,13 @@ def _append_to(
     if records is None:
         raise NotOneBatch(f"Produce requests must have one record batch for {partition.name}")
     guard = None if is_plain else _check(context, acks, partition, records, verdict)
-    info = partition.append(records, acks, verification_guard=guard)
-    if info.first_offset < 0:
+    info = partition.append(records, acks, _CLIENT, guard)
+    first_offset = info.first_offset
+    if first_offset < 0:
         raise NotOneBatch(f"Produce requests must have one record batch for {partition.name}")
     stats = partition.stats
     stats.produce_requests += 1
-    stats.messages_in += info.last_offset - info.first_offset + 1
+    stats.messages_in += info.last_offset - first_offset + 1
     stats.bytes_in += info.size
     return info
 

@@ -115,7 +115,7 @@ class Play:
     @property
     def context(self) -> BrokerContext:
         connection = Connection(self.node.dispatcher, "PLAINTEXT", Address("10.0.0.9", 5), ALICE)
-        return BrokerContext(7, 77, "the-client", connection, self.node.context, self.node.broker, 0)
+        return BrokerContext(7, 77, "the-client", connection, self.node.context, self.node.broker)
 
     def run(self, answer: Awaitable[Message]) -> Any:
         return self.world.loop.run_until_complete(answer)
@@ -285,7 +285,7 @@ def test_over_a_real_connection_the_leader_serves_the_client_in_its_name(tmp_pat
         channel = shared.channel("forwarding")
         node = TestNode()
         connection = Connection(node.dispatcher, "PLAINTEXT", Address("10.0.0.9", 5), ALICE)
-        context = BrokerContext(7, 77, "the-client", connection, node.context, node.broker, 0)
+        context = BrokerContext(7, 77, "the-client", connection, node.context, node.broker)
         beat = BrokerHeartbeatRequest(1, 4)
         answers = await channel.forward(context, CREATE), await channel.send(beat, version=2)
         await shared.stop()

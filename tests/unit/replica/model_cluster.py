@@ -249,7 +249,7 @@ class ModelNode:
         broker: Any = SimpleNamespace(replicas=self.replicas, fetch_sessions=self.sessions, node=node)
         dispatcher: Any = None  # no handler of a follower's requests asks what the listener serves
         connection = Connection(dispatcher, "PLAINTEXT", Address("127.0.0.1", 4711))
-        context = BrokerContext(version, 1, "follower", connection, node, broker, self.world.clock.now_ms())
+        context = BrokerContext(version, 1, "follower", connection, node, broker)
         try:
             response = handler.handle(context, read)
         except KafkaError as error:

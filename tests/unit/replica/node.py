@@ -258,9 +258,7 @@ class TestNode:
         assert name is not None, f"{request} is not served"
         module = importlib.import_module(name)
         read = decode(cls, version, memoryview(bytearray(encode(request, version))))
-        context = BrokerContext(
-            version, 1, client_id, self.connection, self.context, self.broker, self.world.clock.now_ms()
-        )
+        context = BrokerContext(version, 1, client_id, self.connection, self.context, self.broker)
         try:
             answer = module.handle(context, read)
         except KafkaError as error:

@@ -204,11 +204,11 @@ def ask(
         if role == "controller":
             controller = make_controller(loop, **parts)
             connection = Connection(Dispatcher(controller), listener, peer)
-            context = ControllerContext(version, 1, "test", connection, controller.node, controller, 0)
+            context = ControllerContext(version, 1, "test", connection, controller.node, controller)
         else:
             broker = make_broker(loop, **parts)
             connection = Connection(Dispatcher(broker), listener, peer)
-            context = BrokerContext(version, 1, "test", connection, broker.node, broker, 0)
+            context = BrokerContext(version, 1, "test", connection, broker.node, broker)
         sent = decode(type(request), version, encode(request, version))
         try:
             answer = handler.handle(context, sent)

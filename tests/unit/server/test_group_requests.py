@@ -57,7 +57,7 @@ def test_an_error_that_is_not_for_the_group_goes_on_to_whoever_asked() -> None:
     door = VirtualDoor({"t": 1})
     tasks = door.node.world.tasks
     connection = door.node.connection
-    context = BrokerContext(5, 1, "test", connection, door.node.context, door.node.broker, 0)
+    context = BrokerContext(5, 1, "test", connection, door.node.context, door.node.broker)
 
     def again(error: KafkaError) -> str:
         raise error

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.errors import InvalidTopicException, NotLeaderOrFollower, TopicAuthorizationFailed, UnknownTopicId
 from ottla.net import ReceiveBuffer
-from ottla.records import Codec
+from ottla.records import HEADER_SIZE, Codec
 from ottla.replica import Partition
 from ottla.server import RequestContext
 from ottla.server.complaints import Complaints
@@ -247,6 +247,32 @@ def test_the_second_request_of_a_producer_is_not_decoded(version: int, monkeypat
     answer = answer_of(received, version)
     assert (answer.error_code, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (0, 3, -1, 0)
     assert producer.node.partition().local_log().high_watermark == 5
+
+
+SIZES = [*range(140), *range(16_360, 16_400), *range(2**21 - 8, 2**21 + 8)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_of_any_size_are_cut_out_as_decoding_does(version: int) -> None:
+    """Around the sizes whose own size takes one byte more; what is no batch, or very large, is left to the decoder."""
+    producer = Producer()
+    producer.node.create_topic("t")
+    producer.send(frame_of(request("t", 0, make_batch(b"v"), version), version))
+    heads = producer.heads(version)
+    for size in SIZES:
+        records = bytes(index & 255 for index in range(3)).ljust(size, b"r")[:size]
+        frame = memoryview(frame_of(request("t", 0, records, version), version))[4:]
+        found = heads.find(frame, len("test"))
+        if HEADER_SIZE <= size < 2**21 - 1:
+            assert found is not None, size
+            assert found[1] == records, size
+            for at in (1, 2, 3):  # tags behind the records
+                frame[-at] = 1
+                assert heads.find(frame, len("test")) is None, (size, at)
+                frame[-at] = 0
+            assert heads.find(frame[:-1], len("test")) is None, "cut off"
+        else:
+            assert found is None, size
 
 
 def test_a_known_request_of_a_topic_that_was_deleted_is_refused() -> None:

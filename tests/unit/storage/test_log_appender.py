@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.errors import KafkaError, MessageTooLarge
-from ottla.records import Batch, Codec, crc32c
+from ottla.records import Batch, Codec, check_rows, crc32c
 from ottla.storage import AppendOrigin
 from tests.support.logs import DIRECTORY, TestLog, make_batch, new_world
 
@@ -120,19 +120,20 @@ def test_a_batch_is_checked_once(codec: Codec, producer_id: int, monkeypatch: py
     producer as for any other."""
     test_log = new_log(1, **SETTINGS["small-segments"])
     calls: Counter[str] = Counter()
-    checksum, check_records = crc32c, Batch.check_records
+    checksum, read_over = crc32c, check_rows
 
     def counted_checksum(data: Any) -> int:
         calls["checksum"] += 1
         return checksum(data)
 
-    def counted_check(batch: Batch, **how: Any) -> Any:
+    def counted_check(*section: Any, ignores_sizes: bool) -> Any:
         calls["records"] += 1
-        return check_records(batch, **how)
+        return read_over(*section, ignores_sizes=ignores_sizes)
 
     monkeypatch.setattr("ottla.storage.validator.crc32c", counted_checksum)
     monkeypatch.setattr("ottla.records.batch.crc32c", counted_checksum)
-    monkeypatch.setattr(Batch, "check_records", counted_check)
+    monkeypatch.setattr("ottla.storage.validator.check_rows", counted_check)
+    monkeypatch.setattr("ottla.records.batch.check_rows", counted_check)
     for number in range(40):
         batch = make_batch(
             b"value" * 8,
@@ -190,6 +191,7 @@ def test_a_coordinators_batch_is_written_as_if_it_were_checked(
                     patch.setattr("ottla.storage.validator.crc32c", None)
                     if name not in ("append-time", "lz4"):
                         patch.setattr(Batch, "check_records", None)
+                        patch.setattr("ottla.storage.validator.check_rows", None)
                 try:
                     outcomes.append(repr(test_log.log.append_as_leader(bytearray(batch), epoch, origin)))
                 except MessageTooLarge as error:

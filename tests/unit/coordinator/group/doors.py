@@ -63,8 +63,7 @@ class VirtualDoor:
         route = self._dispatcher.route(api_key << 16 | version)
         assert route is not None, f"{request} is not served"
         connection = Connection(self._dispatcher, LISTENER, Address("127.0.0.1", 4711))
-        now_ms = self.node.world.clock.now_ms()
-        context = BrokerContext(version, 1, who, connection, self.node.context, self.node.broker, now_ms)
+        context = BrokerContext(version, 1, who, connection, self.node.context, self.node.broker)
         try:
             answer: Any = route.handle(context, read)
         except Exception as error:  # noqa: BLE001  as the session does it

@@ -74,7 +74,7 @@ def client_context(host: str = "10.1.2.3", principal: Principal = ALICE) -> Requ
     """A client's request at a broker."""
     node = at_broker()
     connection = Connection(node.dispatcher, "PLAINTEXT", Address(host, 40000), principal)
-    return BrokerContext(VERSION, 77, "the-client", connection, node.context, node.broker, 0)
+    return BrokerContext(VERSION, 77, "the-client", connection, node.context, node.broker)
 
 
 def envelope_of(**changes: Any) -> EnvelopeRequest:
@@ -98,7 +98,7 @@ def at_controller(
         controller = FakeController(answer=answer)
         services = make_controller(asyncio.get_running_loop(), controller=controller)
         connection = Connection(Dispatcher(services), "CONTROLLER", Address("broker-2", 1))
-        context = ControllerContext(0, 1, "broker-2", connection, services.node, services, 0)
+        context = ControllerContext(0, 1, "broker-2", connection, services.node, services)
         try:
             told: Any = await envelope.handle(context, decode(EnvelopeRequest, 0, encode(request, 0)))
         except KafkaError as error:

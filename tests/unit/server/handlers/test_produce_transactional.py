@@ -27,9 +27,7 @@ def begin(play: Play, request: ProduceRequest, version: int = VERSION) -> Any:
     frame = bytearray(encode(request, version))
     read = decode(ProduceRequest, version, memoryview(frame))
     node = play.node
-    answer = produce.handle(
-        BrokerContext(version, 1, "test", node.connection, node.context, node.broker, play.now_ms), read
-    )
+    answer = produce.handle(BrokerContext(version, 1, "test", node.connection, node.context, node.broker), read)
     frame[:] = bytes(len(frame))
     return answer
 
