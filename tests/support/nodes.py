@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -177,10 +178,12 @@ class Nodes:
         return "\n".join(f"node {number}:\n{server.log_tail(lines)}" for number, server in self.servers.items())
 
     def close(self) -> None:
-        """End all of them in order, one after the other. Kafka's cannot: the last two have no quorum to tell."""
-        for server in self.servers.values():
-            if server.process is not None and self.name == "ottla":
-                server.stop()
+        """End all of them in order, at once: the last ones have no quorum any more to tell, and say so after seconds.
+        Kafka's would wait for it."""
+        if self.name == "ottla":
+            running = [server for server in self.servers.values() if server.process is not None]
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(Server.stop, running))
 
     def __enter__(self) -> Nodes:
         try:
