@@ -14,7 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError
 
 from tests.support.clients import CODECS, PATIENCE_S, new_topic
-from tests.support.nodes import NODE_IDS, REPLICAS, Brokers, made_known
+from tests.support.nodes import NODE_IDS, REPLICAS, Brokers, Nodes, made_known
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -93,10 +93,14 @@ def test_topics_and_settings_are_administered(broker: Brokers) -> None:
             assert [error for _, error, *_ in again.topic_errors] == [36]
             grown = await admin.create_partitions({topic: NewPartitions(5)})
             assert [error for _, error, _ in grown.topic_errors] == [0]
+            if isinstance(broker, Nodes):
+                broker.await_topic(topic, partitions=5)
             (described,) = await admin.describe_topics([topic])
             assert len(described["partitions"]) == 5
             resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"max.message.bytes": "3000"})
             await admin.alter_configs([resource])
+            if isinstance(broker, Nodes):
+                broker.await_setting(topic, "max.message.bytes", "3000")
             (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
             settings = {entry[0]: entry[1] for entry in answer.resources[0][4]}
             assert settings["max.message.bytes"] == "3000"
@@ -107,6 +111,8 @@ def test_topics_and_settings_are_administered(broker: Brokers) -> None:
             where = TopicPartition(topic, 0)
             assert await admin.delete_records({where: RecordsToDelete(before_offset=4)}) == {where: 4}
             await admin.delete_topics([topic])
+            if isinstance(broker, Nodes):
+                broker.await_deletion(topic)
             assert topic not in await admin.list_topics()
             assert (await admin.describe_cluster())["controller_id"] in NODE_IDS
         finally:

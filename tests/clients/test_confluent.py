@@ -67,8 +67,12 @@ def consumer_config(broker: Brokers) -> dict[str, Any]:
     }
 
 
-def create(admin: AdminClient, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
+def create(
+    broker: Brokers, admin: AdminClient, topic: str, partitions: int = 1, config: dict[str, str] | None = None
+) -> str:
     admin.create_topics([NewTopic(topic, partitions, REPLICAS, config=config or {})])[topic].result(PATIENCE_S)
+    if isinstance(broker, Nodes):
+        broker.await_topic(topic)  # the controller has made it, and brokers hear of it a moment later
     return topic
 
 
@@ -118,8 +122,8 @@ def error_of(raised: pytest.ExceptionInfo[KafkaException]) -> int:
     return code
 
 
-def test_topics_are_created_described_grown_and_deleted(admin: AdminClient) -> None:
-    topic = create(admin, new_topic("life"), 2)
+def test_topics_are_created_described_grown_and_deleted(broker: Brokers, admin: AdminClient) -> None:
+    topic = create(broker, admin, new_topic("life"), 2)
     described = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE_S)
     assert [one.id for one in described.partitions] == [0, 1]
     for one in described.partitions:
@@ -132,12 +136,12 @@ def test_topics_are_created_described_grown_and_deleted(admin: AdminClient) -> N
     assert error_of(raised) == KafkaError.INVALID_PARTITIONS
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
     eventually(lambda: topic not in admin.list_topics().topics, "the topic is gone")
-    create(admin, topic)
+    create(broker, admin, topic)
     assert len(admin.list_topics(topic).topics[topic].partitions) == 1, "the same name begins anew"
 
 
-def test_a_topic_that_cannot_be_is_refused_with_kafkas_code(admin: AdminClient) -> None:
-    topic = create(admin, new_topic("refused"))
+def test_a_topic_that_cannot_be_is_refused_with_kafkas_code(broker: Brokers, admin: AdminClient) -> None:
+    topic = create(broker, admin, new_topic("refused"))
     cases = [
         (NewTopic(topic, 1, 1), KafkaError.TOPIC_ALREADY_EXISTS),
         (NewTopic("no spaces", 1, 1), KafkaError.TOPIC_EXCEPTION),
@@ -157,11 +161,11 @@ def test_a_topic_that_cannot_be_is_refused_with_kafkas_code(admin: AdminClient) 
     assert error_of(raised) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_validate_only_makes_nothing(admin: AdminClient) -> None:
+def test_validate_only_makes_nothing(broker: Brokers, admin: AdminClient) -> None:
     topic = new_topic("validated")
-    admin.create_topics([NewTopic(topic, 1, 1)], validate_only=True)[topic].result(PATIENCE_S)
+    admin.create_topics([NewTopic(topic, 1, REPLICAS)], validate_only=True)[topic].result(PATIENCE_S)
     assert topic not in admin.list_topics().topics
-    create(admin, topic)
+    create(broker, admin, topic)
     admin.create_partitions([NewPartitions(topic, 4)], validate_only=True)[topic].result(PATIENCE_S)
     assert len(admin.list_topics(topic).topics[topic].partitions) == 1
 
@@ -169,9 +173,7 @@ def test_validate_only_makes_nothing(admin: AdminClient) -> None:
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_codec_arrives_as_it_was_sent(broker: Brokers, admin: AdminClient, acks: str) -> None:
     for codec in CODECS:
-        topic = create(admin, new_topic(f"codec-{codec}-{acks}"))
-        if isinstance(broker, Nodes):
-            broker.await_topic(topic)  # what is sent with acks=0 to a leader that does not know it is lost
+        topic = create(broker, admin, new_topic(f"codec-{codec}-{acks}"))
         values: list[bytes | None] = [b"%d " % i * 50 for i in range(200)]
         send(broker, topic, values, compression_type=codec, acks=acks, linger_ms=50)
         messages = read_all(broker, topic, 200)
@@ -183,13 +185,13 @@ def test_a_topics_codec_rules_over_the_producers(broker: Brokers, admin: AdminCl
     values: list[bytes | None] = [b"the same words again " * 20] * 50
     for codec in CODECS:
         config = {"compression.type": "uncompressed" if codec == "none" else codec}
-        topic = create(admin, new_topic("recompress"), config=config)
+        topic = create(broker, admin, new_topic("recompress"), config=config)
         send(broker, topic, values, compression_type="lz4", linger_ms=50)
         assert [m.value() for m in read_all(broker, topic, 50)] == values
 
 
 def test_an_idempotent_producer_writes_each_record_once_in_order(broker: Brokers, admin: AdminClient) -> None:
-    topic = create(admin, new_topic("idempotent"))
+    topic = create(broker, admin, new_topic("idempotent"))
     values: list[bytes | None] = [b"%d" % i for i in range(3000)]
     delivered = send(broker, topic, values, enable_idempotence=True, batch_num_messages=50)
     assert sorted(m.offset() or 0 for m in delivered) == list(range(3000))
@@ -197,7 +199,7 @@ def test_an_idempotent_producer_writes_each_record_once_in_order(broker: Brokers
 
 
 def test_headers_tombstones_keys_and_timestamps_survive(broker: Brokers, consumer: Consumer) -> None:
-    topic = create(AdminClient({"bootstrap.servers": broker.address, **QUIET}), new_topic("fields"))
+    topic = create(broker, AdminClient({"bootstrap.servers": broker.address, **QUIET}), new_topic("fields"))
     producer = Producer({"bootstrap.servers": broker.address, **QUIET})
     headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", b"2"), ("ü", b""), ("none", None)]
     producer.produce(topic, None, key=b"gone", partition=0, timestamp=NOW_MS - HOUR_MS, headers=headers)
@@ -211,7 +213,7 @@ def test_headers_tombstones_keys_and_timestamps_survive(broker: Brokers, consume
 
 
 def test_consuming_begins_where_it_is_told(broker: Brokers, admin: AdminClient, consumer: Consumer) -> None:
-    topic = create(admin, new_topic("seek"))
+    topic = create(broker, admin, new_topic("seek"))
     producer = Producer({"bootstrap.servers": broker.address, **QUIET})
     for i in range(100):
         producer.produce(topic, b"%d" % i, partition=0, timestamp=NOW_MS - HOUR_MS + i * 1000)
@@ -239,7 +241,7 @@ def test_consuming_begins_where_it_is_told(broker: Brokers, admin: AdminClient, 
 def test_an_offset_out_of_range_is_an_error_where_no_reset_is_wanted(
     broker: Brokers, admin: AdminClient, consumer: Consumer
 ) -> None:
-    topic = create(admin, new_topic("range"))
+    topic = create(broker, admin, new_topic("range"))
     send(broker, topic, [b"x"])
     consumer.assign([TopicPartition(topic, 0, 50)])
     message = consumer.poll(PATIENCE_S)
@@ -250,7 +252,7 @@ def test_an_offset_out_of_range_is_an_error_where_no_reset_is_wanted(
 
 
 def test_offsets_are_listed_by_every_kind(broker: Brokers, admin: AdminClient) -> None:
-    topic = create(admin, new_topic("offsets"))
+    topic = create(broker, admin, new_topic("offsets"))
     producer = Producer({"bootstrap.servers": broker.address, **QUIET})
     for stamp in (1000, 9000, 3000):
         producer.produce(topic, b"x", partition=0, timestamp=NOW_MS - HOUR_MS + stamp)
@@ -268,7 +270,7 @@ def test_offsets_are_listed_by_every_kind(broker: Brokers, admin: AdminClient) -
 
 
 def test_deleted_records_are_gone_from_the_front(broker: Brokers, admin: AdminClient, consumer: Consumer) -> None:
-    topic = create(admin, new_topic("trim"))
+    topic = create(broker, admin, new_topic("trim"))
     send(broker, topic, [b"%d" % i for i in range(10)])
     deleted = admin.delete_records([TopicPartition(topic, 0, 4)])
     assert [f.result(PATIENCE_S).low_watermark for f in deleted.values()] == [4]
@@ -304,7 +306,7 @@ def described(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, Co
 
 
 def test_a_topics_settings_act_at_once(broker: Brokers, admin: AdminClient) -> None:
-    topic = create(admin, new_topic("settings"))
+    topic = create(broker, admin, new_topic("settings"))
     send(broker, topic, [b"x" * 2000])
     alter(admin, ResourceType.TOPIC, topic, max_message_bytes="1500")
     if isinstance(broker, Nodes):  # at once on the node that answered; the others hear of it
@@ -335,7 +337,7 @@ def test_a_topics_settings_act_at_once(broker: Brokers, admin: AdminClient) -> N
 
 
 def test_a_brokers_settings_change_while_it_runs(broker: Brokers, admin: AdminClient) -> None:
-    topic = create(admin, new_topic("dynamic"))
+    topic = create(broker, admin, new_topic("dynamic"))
     leader = str(admin.list_topics(topic).topics[topic].partitions[0].leader)
     alter(admin, ResourceType.BROKER, leader, message_max_bytes="1500")
 
@@ -355,11 +357,11 @@ def test_a_brokers_settings_change_while_it_runs(broker: Brokers, admin: AdminCl
 
 
 def test_a_message_of_megabytes_passes_where_the_topic_allows_it(broker: Brokers, admin: AdminClient) -> None:
-    topic = create(admin, new_topic("large"), config={"max.message.bytes": str(20 << 20)})
+    topic = create(broker, admin, new_topic("large"), config={"max.message.bytes": str(20 << 20)})
     value = bytes(range(256)) * (16 << 12)
     send(broker, topic, [value], message_max_bytes=20 << 20)
     assert read_all(broker, topic, 1)[0].value() == value
-    small = create(admin, new_topic("small"))
+    small = create(broker, admin, new_topic("small"))
     with pytest.raises(KafkaException) as raised:
         send(broker, small, [value], message_max_bytes=20 << 20)
     assert error_of(raised) == KafkaError.MSG_SIZE_TOO_LARGE
@@ -386,7 +388,7 @@ def test_the_cluster_describes_itself(admin: AdminClient) -> None:
 
 
 def test_two_thousand_partitions_are_made_served_and_deleted(broker: Brokers, admin: AdminClient) -> None:
-    topic = create(admin, new_topic("many"), 2000)
+    topic = create(broker, admin, new_topic("many"), 2000)
 
     def leaders() -> list[int]:
         return [one.leader for one in admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions.values()]

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from tests.support.clients import PATIENCE_S, healthy_broker
 from tests.support.kafka import run_java
-from tests.support.nodes import Brokers
+from tests.support.nodes import NODE_COUNT, Brokers
 from tests.support.server import Server, Settings, run_ottla
 
 pytestmark = pytest.mark.java
@@ -112,6 +112,7 @@ def test_kafka_plays_the_same_scenarios(tmp_path: Path) -> None:
         assert play(kafka.address, "after") == ["after"]
 
 
+@pytest.mark.skipif(NODE_COUNT > 1, reason="of one node")
 @pytest.mark.parametrize("order", [("kafka", "ottla"), ("ottla", "kafka")], ids=" then ".join)
 def test_share_groups_go_on_when_the_other_broker_takes_the_directory(tmp_path: Path, order: tuple[str, str]) -> None:
     """What is stored of groups and of share partitions, one has written and the other reads."""

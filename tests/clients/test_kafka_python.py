@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.clients import CODECS, PATIENCE_S, new_topic
-from tests.support.nodes import NODE_IDS, REPLICAS, Brokers, made_known
+from tests.support.nodes import NODE_IDS, REPLICAS, Brokers, Nodes, made_known
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its own schemas
@@ -100,14 +100,18 @@ def test_topics_and_settings_are_administered(broker: Brokers, admin: Any) -> No
     with pytest.raises(InvalidTopicError):
         admin.create_topics([NewTopic("not a name", 2, 1)])
     admin.create_partitions({topic: NewPartitions(5)})
+    if isinstance(broker, Nodes):
+        broker.await_topic(topic, partitions=5)
     (described,) = admin.describe_topics([topic])
     assert len(described["partitions"]) == 5
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs={"max.message.bytes": "3000"})])
+    if isinstance(broker, Nodes):
+        broker.await_setting(topic, "max.message.bytes", "3000")
     producer = KafkaProducer(bootstrap_servers=broker.address)
     with pytest.raises(MessageSizeTooLargeError):
         producer.send(topic, b"x" * 4000, partition=0).get(PATIENCE_S)
     producer.close()  # the client takes this error to be fatal
-    producer = KafkaProducer(bootstrap_servers=broker.address)
+    producer = KafkaProducer(bootstrap_servers=broker.address, acks="all")
     for _ in range(10):
         producer.send(topic, b"x", partition=0).get(PATIENCE_S)
     producer.close()
@@ -115,5 +119,7 @@ def test_topics_and_settings_are_administered(broker: Brokers, admin: Any) -> No
     assert admin.list_partition_offsets({where: OffsetSpec.EARLIEST})[where].offset == 4
     assert admin.list_partition_offsets({where: OffsetSpec.LATEST})[where].offset == 10
     admin.delete_topics([topic])
+    if isinstance(broker, Nodes):
+        broker.await_deletion(topic)
     assert topic not in admin.list_topics()
     assert admin.describe_cluster()["controller_id"] in NODE_IDS

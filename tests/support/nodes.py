@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -140,14 +141,18 @@ class Nodes:
         assert answer.error_code == 0, answer
         return answer.topics[0].partitions[0].leader_id
 
-    def await_topic(self, topic: str) -> None:
-        """Wait until every node has heard of a topic, and of the leaders of its partitions."""
+    def await_topic(self, topic: str, partitions: int = 1) -> None:
+        """Wait until every node has heard of a topic, of so many partitions at least, and of their leaders."""
 
         def is_known(server: Server) -> bool:
-            partitions = _partitions(server.port, topic)
-            return bool(partitions) and all(one.leader_id >= 0 for one in partitions)
+            leaders = [one.leader_id for one in _partitions(server.port, topic)]
+            return len(leaders) >= partitions and min(leaders) >= 0
 
         self._wait(lambda: all(map(is_known, self.servers.values())))
+
+    def await_deletion(self, topic: str) -> None:
+        """Wait until no node knows the topic any more."""
+        self._wait(lambda: not any(_partitions(server.port, topic) for server in self.servers.values()))
 
     def is_in_sync(self, *topics: str) -> bool:
         """Whether every replica of these topics is in the ISR, as every node sees it."""
@@ -173,10 +178,12 @@ class Nodes:
         return "\n".join(f"node {number}:\n{server.log_tail(lines)}" for number, server in self.servers.items())
 
     def close(self) -> None:
-        """End all of them in order, one after the other. Kafka's cannot: the last two have no quorum to tell."""
-        for server in self.servers.values():
-            if server.process is not None and self.name == "ottla":
-                server.stop()
+        """End all of them in order, at once: the last ones have no quorum any more to tell, and say so after seconds.
+        Kafka's would wait for it."""
+        if self.name == "ottla":
+            running = [server for server in self.servers.values() if server.process is not None]
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(Server.stop, running))
 
     def __enter__(self) -> Nodes:
         try:

@@ -12,10 +12,12 @@ import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.support.clients import PATIENCE_S
-from tests.support.nodes import KIND, REPLICAS, Nodes, running
+from ottla.client.admin import Admin, TransactionState
+from tests.support.clients import PATIENCE_S, eventually
+from tests.support.nodes import KIND, NODE_COUNT, REPLICAS, Nodes, running
 from tests.support.server import Server
 
+BEING_COMPLETED = [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT]
 TIMESTAMP_TYPES = {ck.TIMESTAMP_CREATE_TIME: "create", ck.TIMESTAMP_LOG_APPEND_TIME: "append"}
 
 
@@ -82,7 +84,16 @@ def read_all(address: str, topic: str, *, isolation: str = "read_committed") -> 
 
 
 def values(address: str, topic: str, *, isolation: str = "read_committed") -> list[bytes | None]:
+    if NODE_COUNT > 1 and isolation == "read_committed":
+        await_markers(address)
     return [one.value for one in read_all(address, topic, isolation=isolation)]
+
+
+def await_markers(address: str) -> None:
+    """Wait until no transaction is between its end and its markers: a commit is answered before other brokers have
+    written theirs, in Kafka too."""
+    with Admin(bootstrap_servers=address) as admin:
+        eventually(lambda: not admin.list_transactions(states=BEING_COMPLETED), "all markers are written")
 
 
 @contextmanager
