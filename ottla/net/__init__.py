@@ -1,7 +1,7 @@
 """What connections carry: frames of bytes, and a link to a peer that answers each request once."""
 
 from ottla.net.backoff import Backoff
-from ottla.net.connection import BadAnswer, Connection
+from ottla.net.connection import BadAnswer, Connection, ConnectionRefused
 from ottla.net.framing import BadFrame, FrameReader, ReceiveBuffer
 from ottla.net.handshake import Exchange, VersionsExchange
 from ottla.net.link import Link, LinkObserver, LinkSettings
@@ -15,6 +15,7 @@ __all__ = [
     "BadFrame",
     "Build",
     "Connection",
+    "ConnectionRefused",
     "Exchange",
     "FrameReader",
     "Link",
