@@ -7,7 +7,7 @@ from ottla.net.framing import BadFrame, FrameReader, ReceiveBuffer
 
 if TYPE_CHECKING:
     from ottla.net.backoff import Backoff
-    from ottla.net.connection import BadAnswer, Connection
+    from ottla.net.connection import BadAnswer, Connection, ConnectionRefused
     from ottla.net.handshake import Exchange, VersionsExchange
     from ottla.net.link import Link, LinkObserver, LinkSettings
     from ottla.net.request import Build, OnAnswer, Request, settling
@@ -20,6 +20,7 @@ _LAZY = {
     "BadAnswer": "connection",
     "Build": "request",
     "Connection": "connection",
+    "ConnectionRefused": "connection",
     "Exchange": "handshake",
     "Link": "link",
     "LinkObserver": "link",
@@ -37,6 +38,7 @@ __all__ = [
     "BadFrame",
     "Build",
     "Connection",
+    "ConnectionRefused",
     "Exchange",
     "FrameReader",
     "Link",

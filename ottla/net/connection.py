@@ -34,6 +34,10 @@ class BadAnswer(NetworkException):
     """The peer does not speak the protocol: its answer is out of order, damaged, or to no request."""
 
 
+class ConnectionRefused(NetworkException):
+    """The peer's host runs, and nobody listens there."""
+
+
 class Frame(NamedTuple):
     """A request as it goes over the wire."""
 

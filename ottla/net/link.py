@@ -8,9 +8,10 @@ be answered either. A peer that cannot be reached is not tried more often than i
 nobody uses is closed. A callback that raises on its response is called again with that as the error.
 
 Errors: `NetworkException` when the connection could not be made or broke (the request may or may not have been carried
-out; `BadAnswer` when the peer does not speak the protocol), `RequestTimedOut`, `UnsupportedVersion` when the peer does
-not know the API, what the peer said where it refused the connection, and `InternalError` for whatever else is raised
-while a request is built, encoded or sent, or its response is handled.
+out; `BadAnswer` when the peer does not speak the protocol, `ConnectionRefused` when it was not: nobody listens there),
+`RequestTimedOut`, `UnsupportedVersion` when the peer does not know the API, what the peer said where it refused the
+connection, and `InternalError` for whatever else is raised while a request is built, encoded or sent, or its response
+is handled.
 
 Everything runs on the one thread of the world's tasks. The client has one link for each broker and lane, a node one for
 each peer and purpose, and so have the simulator's clients.
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 
 from ottla.errors import KafkaError, NetworkException, RequestTimedOut, as_kafka_error
 from ottla.net.backoff import Backoff
-from ottla.net.connection import Connection, InFlight
+from ottla.net.connection import Connection, ConnectionRefused, InFlight
 from ottla.net.framing import ReceiveBuffer
 from ottla.net.handshake import Exchange, VersionsExchange
 from ottla.net.request import OnAnswer, Request, Subject, api_name, choose_version, not_sent, settling, tell
@@ -298,7 +299,7 @@ class Link:
                     result.abort()
                 return None
             if isinstance(result, OSError):
-                self._on_failed(connect_failure(result))
+                self._on_failed(connect_failure(result), kind=_kind_of(result))
                 return None
             return self._on_connected(result)
 
@@ -343,7 +344,9 @@ class Link:
             self.subject.log.info("[%s] Node %d disconnected: %s", self.subject.name, self._node_id, error)
             self._lost(error)
 
-    def _on_failed(self, reason: str, refusal: KafkaError | None = None) -> None:
+    def _on_failed(
+        self, reason: str, refusal: KafkaError | None = None, kind: type[NetworkException] = NetworkException
+    ) -> None:
         """An attempt to connect came to nothing; `refusal` is what the peer said, if it said anything."""
         self.is_connecting = False
         self._connect_by_ms = inf
@@ -355,7 +358,7 @@ class Link:
         if refusal is not None and not refusal.retriable:
             self._lost(refusal)
         else:
-            self._lost(self._observer.failed(NetworkException(f"no connection to {self.peer}: {reason}"), reason))
+            self._lost(self._observer.failed(kind(f"no connection to {self.peer}: {reason}"), reason))
 
     def _lost(self, error: KafkaError) -> None:
         self._retry_at_ms = self._now_ms() + self._backoff.delay_ms(self.failures)
@@ -462,6 +465,10 @@ class Link:
         if wire is not None:
             wire.close(error)
         self._fail_pending(error)
+
+
+def _kind_of(error: OSError) -> type[NetworkException]:
+    return ConnectionRefused if isinstance(error, ConnectionRefusedError) else NetworkException
 
 
 class _Wire:

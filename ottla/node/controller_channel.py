@@ -1,10 +1,10 @@
 """The way from a node to the active controller: a call where that is this node's own, else a connection to another.
 
 Promises: a request is answered once, or fails within `retry_ms`. It goes to whoever leads the metadata quorum when it
-is sent, and again, with a pause, while the leader is not known, cannot be reached, or says that it leads no more. With
-a quorum of this node alone there is nobody else to ask: what its controller says is the answer. At most `PENDING_MAX`
-requests wait. A client's request travels in an Envelope with the client's principal (KIP-590), this node's own
-(registration, heartbeats, producer ids, ...) as they are.
+is sent, and again, with a pause, while the leader is not known, cannot be reached, says that it leads no more, or is
+not the leader any more and has not answered. With a quorum of this node alone there is nobody else to ask: what its
+controller says is the answer. At most `PENDING_MAX` requests wait. A client's request travels in an Envelope with the
+client's principal (KIP-590), this node's own (registration, heartbeats, producer ids, ...) as they are.
 
 A connection is served in turn, so what must not wait behind others has a channel of its own, as in Kafka. Made by the
 composition root; called by handlers and by whatever of a broker tells the controller something.
@@ -28,6 +28,9 @@ FORWARDING_RETRY_MS = 60_000
 """How long a client's request is tried, as in Kafka."""
 PAUSE_MS = 50
 """Between two tries; Kafka's `reconnect.backoff.ms` of these connections."""
+LOOK_MS = 100
+"""How often a request that waits looks whether another node leads by now. Kafka does not look: a controller that hangs
+keeps a request for `controller.socket.timeout.ms`."""
 PENDING_MAX = 1_000
 """How many requests of one channel may wait for the controller."""
 
@@ -186,17 +189,28 @@ class ControllerChannel:
             return await here()
         link = self._link_to(leader_id)
         remaining_ms = deadline_ms - self._world.clock.monotonic_ms()
+        watch = _Watch(self._world, lambda: self._give_up_on(leader_id, link))
         try:
             response = await link.send(request(), timeout_ms=max(1, min(remaining_ms, self._request_timeout_ms)))
         except UnsupportedVersion as error:
             log.error("%s The controller %d does not know the request: %s", self._subject, leader_id, error)
             raise UnknownServerError from error
+        finally:
+            watch.stop()
         try:
             return read(response)
         except NotController:
             if self._link is link:
                 self._disconnect()
             raise
+
+    def _give_up_on(self, leader_id: int, link: LeaderLink) -> None:
+        """Disconnect from a node that is not the leader any more: one that hangs would keep its requests to the end of
+        their time."""
+        now_leading = self._quorum.leader_id
+        if self._link is link and now_leading >= 0 and now_leading != leader_id:
+            log.info("%s Node %d has not answered, and node %d leads now", self._subject, leader_id, now_leading)
+            self._disconnect()
 
     def _link_to(self, leader_id: int) -> LeaderLink:
         """A link to the leader; `NotController` where it is not known who or where that is."""
@@ -215,6 +229,22 @@ class ControllerChannel:
         link, self._link, self._linked_to = self._link, None, None
         if link is not None:
             link.close()
+
+
+class _Watch:
+    """Looks every `LOOK_MS` whether what is waited for can still come."""
+
+    def __init__(self, world: NodeWorld, look: Callable[[], None]) -> None:
+        self._tasks = world.tasks
+        self._look = look
+        self._timer = self._tasks.later(LOOK_MS, self._on_time)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _on_time(self) -> None:
+        self._timer = self._tasks.later(LOOK_MS, self._on_time)
+        self._look()
 
 
 def _as_it_is(response: Message) -> Message:

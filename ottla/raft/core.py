@@ -100,6 +100,8 @@ from ottla.world import Address
 
 CHECK_QUORUM_FACTOR = 1.5
 """A leader that no majority has fetched from for this many fetch timeouts gives up, as in Kafka."""
+REFUSED_WAIT_MS = 100
+"""A voter whose leader refuses connections stands for election within this time, and not after the fetch timeout."""
 FIRST_BOOTSTRAP_ID = -2
 """The first of the ids that stand for bootstrap servers, as in Kafka; the next are below it."""
 PARKED_MAX = 1_000
@@ -278,8 +280,8 @@ class Core:
                 self._on_request(event)
             case Responded(request_id, response):
                 self._on_response(request_id, response)
-            case RequestFailed(request_id, is_unsupported):
-                self._on_failure(request_id, is_unsupported)
+            case RequestFailed(request_id, is_unsupported, is_refused):
+                self._on_failure(request_id, is_unsupported, is_refused)
             case Appended():
                 self._answer_parked(lambda parked: parked.partition.fetch_offset < self._log.end_offset)
             case Flushed(end_offset):
@@ -988,10 +990,17 @@ class Core:
 
     # Answers of others
 
-    def _on_failure(self, request_id: int, is_unsupported: bool) -> None:
+    def _on_failure(self, request_id: int, is_unsupported: bool, is_refused: bool) -> None:
         node_id = self._connections.node_of(request_id)
         if node_id is None:
             return
+        state = self.state
+        if is_refused and isinstance(state, Follower) and node_id == state.leader_id and state.has_fetched:
+            # Its process is gone: no need to miss it for a whole fetch timeout. Once in a leader's life, and by a
+            # pre-vote: should the others still hear of the leader, nothing comes of it (KIP-996). Who is asked
+            # meanwhile says yes, and each waits a little differently, so that two do not stand at once.
+            state.has_fetched = False
+            state.fetch_deadline_ms = min(state.fetch_deadline_ms, self._now_ms + self._draw(REFUSED_WAIT_MS))
         if is_unsupported and isinstance(self.state, Prospective):
             # A voter that knows no pre-vote: without them, then (KIP-996).
             self._become_candidate()
@@ -1003,7 +1012,7 @@ class Core:
         if node_id is None:
             return  # it answers a question that is no longer asked
         if isinstance(response, VoteResponse) and response.error_code == UnsupportedVersion.code:
-            self._on_failure(request_id, True)
+            self._on_failure(request_id, True, False)
             return
         is_success = self._take_response(node_id, response)
         if self._connections.node_of(request_id) is not None:

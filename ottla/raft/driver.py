@@ -31,6 +31,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
+from ottla.net import ConnectionRefused
 from ottla.raft import messages
 from ottla.raft.batches import MetadataRecord, encode_batch, encode_control_batch, versioned
 from ottla.raft.channel import RaftChannel
@@ -566,6 +567,8 @@ class RaftNode:
             event: Event = Responded(request_id, done.result())
         except UnsupportedVersion:
             event = RequestFailed(request_id, is_unsupported=True)
+        except ConnectionRefused:
+            event = RequestFailed(request_id, is_refused=True)
         except Exception as error:  # noqa: BLE001  no answer is no answer
             log.debug("%s Request %d failed: %r", self._subject, request_id, error)
             event = RequestFailed(request_id)

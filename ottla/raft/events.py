@@ -48,6 +48,8 @@ class RequestFailed(NamedTuple):
     request_id: int
     is_unsupported: bool = False
     """Whether the other does not know a version that the request could be sent in."""
+    is_refused: bool = False
+    """Whether the other's host runs and says that nobody listens there."""
 
 
 class Appended(NamedTuple):

@@ -247,6 +247,7 @@ class LogAppender:
                         taken, origin, base_offset, position, verification_guard, transaction_version
                     )
                 except OutOfOrderSequenceNumber:
+                    last = taken[-1]
                     entry = producers.producers.get(last.producer_id)
                     if entry is None or not recall_batches(entry, last, owner.segments, owner.log_start_offset):
                         raise

@@ -18,7 +18,7 @@ from ottla.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from ottla.node.controller_channel import PAUSE_MS, PENDING_MAX, ControllerChannel
+from ottla.node.controller_channel import LOOK_MS, PAUSE_MS, PENDING_MAX, ControllerChannel
 from ottla.node.shared import Shared
 from ottla.raft import VoterSet
 from ottla.server import BrokerContext, Connection, ControllerContext, ControllerServices, Dispatcher, Principal
@@ -56,6 +56,7 @@ class Peer:
         self.node_id = node_id
         self.address = address
         self.is_closed = False
+        self.waiting: list[Promise[Message]] = []
 
     def send(self, request: Message, *, timeout_ms: float) -> Promise[Message]:
         assert not self.is_closed, "nothing is sent over a link that was closed"
@@ -68,11 +69,18 @@ class Peer:
         elif answer is not None:
             promise.set_result(answer)
         else:
-            self.play.world.tasks.later(timeout_ms, lambda: promise.set_exception(RequestTimedOut()))
+            self.play.world.tasks.later(timeout_ms, lambda: self._fail(promise, RequestTimedOut()))
+            self.waiting.append(promise)
         return promise
+
+    def _fail(self, promise: Promise[Message], error: KafkaError) -> None:
+        if not promise.done():
+            promise.set_exception(error)
 
     def close(self) -> None:
         self.is_closed = True
+        for promise in self.waiting:
+            self._fail(promise, NetworkException("closed"))
 
 
 class Play:
@@ -216,6 +224,20 @@ def test_this_node_takes_over_while_a_request_waits() -> None:
     play.answer = answer
     assert play.run(play.channel.forward(play.context, CREATE)) == CreateTopicsResponse()
     assert play.decided == [CREATE]
+
+
+def test_a_leader_that_hangs_is_given_up_when_another_one_leads() -> None:
+    """A process that was stopped (SIGSTOP) keeps its connections, and answers nothing."""
+    play = Play(Quorum(3, leader_id=2))
+    play.answer = lambda node_id, request: None if node_id == 2 else CreateTopicsResponse(throttle_time_ms=node_id)
+    # At first nobody else leads: that is no reason to disconnect.
+    play.world.tasks.later(RETRY_MS / 4, lambda: setattr(play.quorum, "leader_id", -1))
+    play.world.tasks.later(RETRY_MS / 2, lambda: setattr(play.quorum, "leader_id", 3))
+    begun_ms = play.now_ms
+    assert play.run(play.channel.send(CREATE, version=7)) == CreateTopicsResponse(throttle_time_ms=3)
+    assert RETRY_MS / 2 <= play.now_ms - begun_ms <= RETRY_MS / 2 + LOOK_MS + PAUSE_MS
+    assert [node_id for node_id, _ in play.sent] == [2, 3]
+    assert [peer.is_closed for peer in play.peers] == [True, False]
 
 
 @pytest.mark.parametrize("leader_id", [-1, 2, 9])

@@ -58,3 +58,18 @@ def test_a_broker_alone_follows_the_controllers_and_serves_when_it_is_unfenced()
     cluster.wait(lambda: all(not one.is_fenced for node in nodes for one in node.loader.image.brokers.values()))
     assert [sorted(node.loader.image.brokers) for node in nodes] == [[1, 2], [1, 2]]
     assert not cluster.errors
+
+
+def test_voters_whose_leader_was_killed_do_not_wait_for_the_fetch_timeout() -> None:
+    """Its host refuses connections. Now and then two stand at once, and the election timeout decides."""
+    took_s = []
+    for seed in range(5):
+        with Cluster(seed, 0, controller_count=3) as quorum:
+            quorum.start()
+            first = quorum.settled()
+            begun_us = quorum.loop.now_us
+            first.kill(is_power_loss=False)
+            assert quorum.settled() is not first
+            took_s.append((quorum.loop.now_us - begun_us) / 1e6)
+    assert sorted(took_s)[2] < 0.5
+    assert max(took_s) < 4

@@ -358,8 +358,9 @@ class Play:
         return found
 
     def do_fail(self, given: dict[str, str], node: str, *_: str) -> Iterator[str]:
-        """`2`, or `2 unsupported`: no answer will come."""
-        return self.step(RequestFailed(self.sent.pop(int(node)).request_id, "unsupported" in given))
+        """`2`, `2 unsupported` or `2 refused`: no answer will come."""
+        request_id = self.sent.pop(int(node)).request_id
+        return self.step(RequestFailed(request_id, "unsupported" in given, "refused" in given))
 
     # Showing
 
