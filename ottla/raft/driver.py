@@ -221,6 +221,11 @@ class RaftNode:
         state = self._core.state if self._is_started else None
         return len(state.observers) if isinstance(state, Leader) else None
 
+    @property
+    def is_deserted(self) -> bool:
+        """Whether this node is a voter that can reach no other: there is no quorum then."""
+        return self._is_started and self._core.is_deserted
+
     def watch(self, call: Callable[[LeaderAndEpoch], object]) -> None:
         """Tell `call` who leads which epoch, now and whenever that changes."""
         self._watchers.append(call)
@@ -270,7 +275,8 @@ class RaftNode:
         self._check_usable()
 
     async def hand_over(self) -> None:
-        """Let another lead, if this node does and there is another. Return when there is a new leader, within 5 s.
+        """Let another lead, if this node does and there is another. Return when there is a new leader, within 5 s, or
+        when no other voter can be reached: a whole cluster that is stopped need not wait for anybody.
 
         To be called while requests still come in: the first successor needs this node's vote where the others have
         just heard from it. Nothing is appended after it.
@@ -307,7 +313,7 @@ class RaftNode:
         until_ms = self._world.clock.monotonic_ms() + SHUTDOWN_MS_MAX
         self._set_timer("shutdown", SHUTDOWN_MS_MAX, self._wake)
         self._post(ShutDown())
-        await self._until(lambda: is_done() or self._world.clock.monotonic_ms() >= until_ms)
+        await self._until(lambda: is_done() or self._core.is_deserted or self._world.clock.monotonic_ms() >= until_ms)
 
     @property
     def _quorum_state_path(self) -> str:
