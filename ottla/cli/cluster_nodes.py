@@ -98,8 +98,12 @@ class LocalCluster:
         return self._restart_s is not None and has_served and node.restarts_in_a_row < RESTARTS_MAX
 
     def ask_to_stop(self) -> None:
-        for node in self.nodes.values():
-            if node.is_running:
+        """Ask the brokers, and those that are controllers only once there is no broker that needs them: call it again
+        until nothing runs."""
+        running = [node for node in self.nodes.values() if node.is_running]
+        brokers = [node for node in running if node.member.client_port]
+        for node in brokers or running:
+            if not node.is_stopping:
                 node.ask_to_stop()
 
     def close(self) -> None:

@@ -153,11 +153,11 @@ class _Watch:
     async def _end(self) -> None:
         """All nodes in order, together."""
         self._tell(self._display.stopping)
-        self._cluster.ask_to_stop()
         self._seen = Seen()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_S
         while self._cluster.is_running and not self._is_impatient and loop.time() < deadline:
+            self._cluster.ask_to_stop()
             self._show()
             await asyncio.sleep(STOPPING_INTERVAL_S)
         self._cluster.close()

@@ -183,6 +183,7 @@ class BrokerRole:
             metadata_offset=lambda: shared.loader.image.offset,
             offline_log_dirs=self._offline_log_dirs,
             cordoned_log_dirs=self._cordoned_log_dirs,
+            has_no_quorum=lambda: shared.raft.is_deserted,
             previous_broker_epoch=self._previous_broker_epoch,
         )
 

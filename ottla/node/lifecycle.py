@@ -64,9 +64,11 @@ class BrokerLifecycle:
         metadata_offset: Callable[[], int],
         offline_log_dirs: Callable[[], list[Uuid]],
         cordoned_log_dirs: Callable[[], list[Uuid]] = list,
+        has_no_quorum: Callable[[], bool] = lambda: False,
         previous_broker_epoch: int = -1,
     ) -> None:
-        """`previous_broker_epoch` is that of the last life, if it ended in order."""
+        """`previous_broker_epoch` is that of the last life, if it ended in order; `has_no_quorum` says when this node
+        is a controller too and knows that there is no active one."""
         self._world = world
         self._config = config
         self._controller = controller
@@ -76,6 +78,7 @@ class BrokerLifecycle:
         self._metadata_offset = metadata_offset
         self._offline_log_dirs = offline_log_dirs
         self._cordoned_log_dirs = cordoned_log_dirs
+        self._has_no_quorum = has_no_quorum
         self.told_offline: frozenset[Uuid] = frozenset()
         """The failed log directories that the controller has heard of."""
         self._incarnation_id = random_uuid(world)
@@ -228,7 +231,8 @@ class BrokerLifecycle:
 
     async def shut_down(self) -> None:
         """Ask the controller to let this broker go, and wait until it says so, or until nobody has said anything for a
-        whole session: then there is no controller that could move what this broker leads.
+        whole session: then there is no controller that could move what this broker leads. A controller that can reach
+        no other voter knows so at once; the last of a cluster that is stopped as a whole need not wait.
 
         Without `controlled.shutdown.enable` the broker just goes; the controller misses its heartbeats later. Once is
         enough.
@@ -251,6 +255,9 @@ class BrokerLifecycle:
                 return
             except KafkaError as error:
                 log.info("%s The controller cannot let this broker go yet: %s", self._subject, error)
+                if self._has_no_quorum():
+                    log.warning("%s There is no quorum that could approve controlled shutdown", self._subject)
+                    return
             await self._world.tasks.sleep_ms(RETRY_MS)
             now_ms = clock.monotonic_ms()
             if now_ms >= min(deadline, last_answer_ms + self._config.broker_session_timeout_ms):

@@ -25,6 +25,7 @@ class Connections:
         self._retry_backoff_ms = retry_backoff_ms
         self._by_node: dict[int, _Connection] = {}
         self._request_count = 0
+        self._failed: set[int] = set()
 
     def begin(self, node_id: int, now_ms: float) -> int:
         """The id of a request that is sent now."""
@@ -42,18 +43,27 @@ class Connections:
     def end(self, node_id: int, *, is_success: bool, now_ms: float) -> None:
         """The request to that node is answered."""
         self._by_node.pop(node_id, None)
-        if not is_success:
+        if is_success:
+            self._failed.discard(node_id)
+        else:
+            self._failed.add(node_id)
             self._by_node[node_id] = _Connection(None, now_ms + self._retry_backoff_ms)
 
     def expire(self, now_ms: float) -> None:
         """Forget the requests that have timed out and the pauses that are over."""
         gone = [node_id for node_id, connection in self._by_node.items() if now_ms >= connection.until_ms]
         for node_id in gone:
+            if self._by_node[node_id].request_id is not None:
+                self._failed.add(node_id)
             del self._by_node[node_id]
 
     def has_timed_out(self, node_id: int, now_ms: float) -> bool:
         found = self._by_node.get(node_id)
         return found is not None and found.request_id is not None and now_ms >= found.until_ms
+
+    def has_failed(self, node_id: int) -> bool:
+        """Whether the last request to it that has ended had no answer that was of use."""
+        return node_id in self._failed
 
     def is_free(self, node_id: int) -> bool:
         return node_id not in self._by_node
@@ -73,3 +83,4 @@ class Connections:
 
     def reset(self) -> None:
         self._by_node.clear()
+        self._failed.clear()

@@ -248,6 +248,14 @@ class Core:
         state = self.state
         return not isinstance(state, Leader) and not (isinstance(state, Resigned) and state.unacknowledged)
 
+    @property
+    def is_deserted(self) -> bool:
+        """Whether this voter leads nobody and has reached none of the others when it last tried: while that is so
+        there is no quorum."""
+        others = self._other_voter_ids()
+        is_alone = self.is_voter and bool(others) and not isinstance(self.state, Leader)
+        return is_alone and all(map(self._connections.has_failed, others))
+
     def _other_voter_ids(self) -> set[int]:
         return {id for id in self._log.voters.nodes if id != self.local.key.id}
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any, assert_never
 
 from ottla.errors import (
@@ -74,6 +74,7 @@ from ottla.raft.metadata_log import MetadataLog
 from ottla.raft.quorum_state import NAME as QUORUM_STATE
 from ottla.raft.quorum_state import Election, read_election, write_election
 from ottla.raft.snapshot import DamagedSnapshot, SnapshotId, SnapshotReceiver
+from ottla.raft.snapshot_maker import SnapshotMaker
 from ottla.raft.states import NEVER, Leader
 from ottla.raft.subscription import Subscription
 from ottla.raft.times import QuorumTimes
@@ -93,8 +94,6 @@ INBOX_MAX = 1_000
 """How many requests of others wait for their turn; one more is told to come back later."""
 SHUTDOWN_MS_MAX = 5_000
 """How long a leader that stops waits until the other voters know, as in Kafka."""
-_RECORDS_A_STEP = 64
-"""How many records a snapshot takes before others get a turn: about a millisecond."""
 
 
 class RaftNode:
@@ -135,6 +134,7 @@ class RaftNode:
         self._on_failure = on_failure
         self._subject = f"[RaftManager id={node_id}]"
         self._log: MetadataLog
+        self._snapshots: SnapshotMaker
         self._core: Core
         self._inbox: deque[Event] = deque()
         self._request_count = 0
@@ -156,8 +156,6 @@ class RaftNode:
         self._is_sync_asked = False
         self._is_telling_appended = False
         self._is_maintenance_due = False
-        self._is_snapshot_under_way = False
-        self._last_snapshot_ms = 0
         self._timers: dict[str, Timer] = {}
         self._deadline_ms = NEVER
         """When the core's timer rings."""
@@ -222,6 +220,11 @@ class RaftNode:
         state = self._core.state if self._is_started else None
         return len(state.observers) if isinstance(state, Leader) else None
 
+    @property
+    def is_deserted(self) -> bool:
+        """Whether this node is a voter that can reach no other: there is no quorum then."""
+        return self._is_started and self._core.is_deserted
+
     def watch(self, call: Callable[[LeaderAndEpoch], object]) -> None:
         """Tell `call` who leads which epoch, now and whenever that changes."""
         self._watchers.append(call)
@@ -253,7 +256,13 @@ class RaftNode:
         except KafkaError:
             self._log.abandon()
             raise
-        self._last_snapshot_ms = now_ms
+        self._snapshots = SnapshotMaker(
+            world,
+            self._config,
+            self._log,
+            check_usable=self._check_usable,
+            is_stopping=lambda: self._is_stopping,
+        )
         self._is_started = True
         log.info("%s Starting voters are %s", self._subject, self._log.voters.ids)
         self._is_cycling = True
@@ -271,7 +280,8 @@ class RaftNode:
         self._check_usable()
 
     async def hand_over(self) -> None:
-        """Let another lead, if this node does and there is another. Return when there is a new leader, within 5 s.
+        """Let another lead, if this node does and there is another. Return when there is a new leader, within 5 s, or
+        when no other voter can be reached: a whole cluster that is stopped need not wait for anybody.
 
         To be called while requests still come in: the first successor needs this node's vote where the others have
         just heard from it. Nothing is appended after it.
@@ -284,7 +294,7 @@ class RaftNode:
         if not self._is_started or self._is_stopping:
             return
         self._is_stopping = True
-        await self._until(lambda: self._is_idle and not self._is_snapshot_under_way)
+        await self._until(lambda: self._is_idle and not self._snapshots.is_under_way)
         if self._has_successors:
             await self._shut_down_core(lambda: self._core.has_handed_over)
         else:
@@ -308,7 +318,7 @@ class RaftNode:
         until_ms = self._world.clock.monotonic_ms() + SHUTDOWN_MS_MAX
         self._set_timer("shutdown", SHUTDOWN_MS_MAX, self._wake)
         self._post(ShutDown())
-        await self._until(lambda: is_done() or self._world.clock.monotonic_ms() >= until_ms)
+        await self._until(lambda: is_done() or self._core.is_deserted or self._world.clock.monotonic_ms() >= until_ms)
 
     @property
     def _quorum_state_path(self) -> str:
@@ -508,7 +518,7 @@ class RaftNode:
             return False
         await self._until_no_sync()
         self._log.install(id)
-        self._last_snapshot_ms = self._world.clock.monotonic_ms()
+        self._snapshots.note_new()
         log.info("%s Installed snapshot %s of %d bytes", self._subject, id, receiver.size)
         return True
 
@@ -724,17 +734,8 @@ class RaftNode:
 
     @property
     def snapshot_due(self) -> str | None:
-        """Why a snapshot should be made now, by `metadata.log.max.*`; None when none should."""
-        if self._is_snapshot_under_way or self.failure is not None or self._is_stopped:
-            return None
-        bytes_max = self._config.metadata_log_max_record_bytes_between_snapshots
-        if self._log.bytes_since_snapshot >= bytes_max:
-            return f"we have replayed at least {bytes_max} bytes"
-        interval_ms = self._config.metadata_log_max_snapshot_interval_ms
-        waited_ms = self._world.clock.monotonic_ms() - self._last_snapshot_ms
-        if interval_ms and waited_ms >= interval_ms and self._log.bytes_since_snapshot:
-            return f"we have waited at least {interval_ms // 60_000} minute(s)"
-        return None
+        """Why a snapshot should be made now; None when none should."""
+        return None if self.failure is not None or self._is_stopped else self._snapshots.due
 
     async def create_snapshot(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> SnapshotId | None:
         """Write the state that the log makes up to `offset`, which is `records`; `epoch` is that of the last batch.
@@ -745,32 +746,13 @@ class RaftNode:
         """
         self._check_usable()
         id = SnapshotId(offset, epoch)
-        writer = None if self._is_snapshot_under_way else self._log.new_snapshot(id)
-        if writer is None:
-            return None
-        self._is_snapshot_under_way = True
         try:
-            try:
-                remaining = iter(records)
-                while step := list(islice(remaining, _RECORDS_A_STEP)):
-                    writer.append(step)
-                    await self._tasks.sleep_ms(0)
-                    if self._is_stopping:
-                        writer.give_up()
-                        return None
-                writer.finish()
-                await self._tasks.in_thread(writer.freeze)
-            except Exception:
-                writer.give_up()
-                raise
-            self._check_usable()  # the log may have failed meanwhile
-            if not self._log.add_snapshot(id):
-                return None
+            size = await self._snapshots.create(id, records)
         finally:
-            self._is_snapshot_under_way = False
             self._wake()
-        self._last_snapshot_ms = self._world.clock.monotonic_ms()
-        log.info("%s Created snapshot %s of %d bytes", self._subject, id, writer.size)
+        if size is None:
+            return None
+        log.info("%s Created snapshot %s of %d bytes", self._subject, id, size)
         self._ask_for_maintenance()
         return id
 
