@@ -40,6 +40,7 @@ from ottla.replica.leadership import (
     Leadership,
     MoveLowWatermark,
 )
+from ottla.replica.refusals import Refusals
 from ottla.replica.stats import IsrStats, TopicStats
 from ottla.replica.waiters import Waiter, Waiters
 from ottla.storage import (
@@ -93,6 +94,7 @@ class Partition:
         "_alter",
         "_clock",
         "_isr_stats",
+        "_refusals",
         "failure",
         "index",
         "is_alone",
@@ -152,6 +154,7 @@ class Partition:
         self._alter = alter
         self.stats = stats
         self._isr_stats = isr_stats
+        self._refusals: Refusals | None = None
 
     def __repr__(self) -> str:
         return (
@@ -346,7 +349,9 @@ class Partition:
         """Append one batch as the leader; a writable `data` is stamped in place. Raises what the producer is told."""
         log = self.log
         if log is None or not self.is_leader or (required_acks == -1 and not self.is_alone and self.is_under_min_isr):
-            raise self._refusal()
+            raise self._refuse(data, origin)
+        if self._refusals is not None and origin is AppendOrigin.CLIENT:
+            self._check_overtakes_none(data, log, self._refusals)
         info = log.append_as_leader(data, self.leader_epoch, origin, verification_guard, transaction_version)
         # The log's end has moved: replicas have something to fetch, or a lone one has it all.
         if self.is_alone:
@@ -356,6 +361,23 @@ class Partition:
         if self.waiters:
             self._all_waiters.touch(self)
         return info
+
+    def _refuse(self, data: Buffer, origin: AppendOrigin) -> KafkaError:
+        """Why this may not be appended. A client's batches that follow it at once are refused too (`refusals`)."""
+        error = self._refusal()
+        if origin is AppendOrigin.CLIENT and isinstance(error, NotEnoughReplicas | NotLeaderOrFollower):
+            if self._refusals is None:
+                self._refusals = Refusals()
+            self._refusals.note(data, error, self.log, self._clock.monotonic_ms())
+        return error
+
+    def _check_overtakes_none(self, data: Buffer, log: Log, refusals: Refusals) -> None:
+        """Refuse a batch if one of its producer's before it was refused a moment ago and has not come again."""
+        error = refusals.of_earlier_batch(data, log, self._clock.monotonic_ms())
+        if error is not None:
+            raise error
+        if refusals.is_empty:
+            self._refusals = None
 
     def _refusal(self) -> KafkaError:
         """Why nothing may be appended: another node leads, or too few replicas are in sync for acks=all."""

@@ -45,10 +45,16 @@ def story(
     assert cluster.errors() == []
 
 
-def send(cluster: ClusterProcesses, word: str, count: int = 20, *, acks: str = "all") -> list[str]:
-    """Write so many values, all of which are acknowledged; returns them."""
+def send(
+    cluster: ClusterProcesses, word: str, count: int = 20, *, acks: str = "all", without: int | None = None
+) -> list[str]:
+    """Write so many values, all of which are acknowledged; returns them.
+
+    `without` is a node that the producer is not told of: one that is cut off from the others says that it still leads,
+    and a client that has asked nobody else believes it.
+    """
     producer = Producer({
-        "bootstrap.servers": cluster.addresses,
+        "bootstrap.servers": ",".join(node.address for node in cluster.brokers if node.node_id != without),
         "acks": acks,
         "linger.ms": 0,
         "batch.num.messages": 3,
