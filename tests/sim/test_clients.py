@@ -19,8 +19,8 @@ from ottla.client.errors import KafkaTimeout
 from ottla.client.producer import AsyncProducer, Delivery
 from ottla.errors import KafkaError
 from ottla.world import ClientWorld
+from tests.support.broker_cluster import BrokerCluster
 from tests.support.trouble import Trouble
-from tests.support.virtual_cluster import VirtualCluster, values
 
 SEEDS = range(int(os.environ.get("OTTLA_CLIENT_SEEDS", "30")))
 PARTITIONS = 4
@@ -34,7 +34,7 @@ class Course:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.chance = Random(f"{seed} course")
-        self.cluster = VirtualCluster(seed, versions=self._old_versions())
+        self.cluster = BrokerCluster(seed, versions=self._old_versions())
         self.cluster.create_topic("t", PARTITIONS)
         self.deliveries: list[tuple[int, bytes, Delivery]] = []
         self.read: dict[int, list[tuple[int, bytes]]] = {index: [] for index in range(PARTITIONS)}
@@ -56,7 +56,7 @@ class Course:
         }
 
     async def main(self, world: ClientWorld) -> None:
-        trouble = Trouble(self.cluster, world, self.seed, TROUBLE_MS)
+        trouble = Trouble(self.cluster, world, self.seed, TROUBLE_MS, "t", PARTITIONS)
         maker = world.tasks.spawn(trouble.run(), "trouble")
         reader = world.tasks.spawn(self.consume(world), "reader")
         await self.produce(world)
@@ -122,11 +122,11 @@ class Course:
         await consumer.close()
 
     def _has_read_all(self) -> bool:
-        ends = [len(one) for one in values(self.cluster, "t")]
+        ends = [len(one) for one in self.cluster.values("t")]
         return [len(self.read[index]) for index in range(PARTITIONS)] == ends
 
     def check(self) -> dict[str, int]:
-        logs = values(self.cluster, "t")
+        logs = self.cluster.values("t")
         acknowledged = failed = 0
         for index, log in enumerate(logs):
             sent = [(value, delivery) for partition, value, delivery in self.deliveries if partition == index]

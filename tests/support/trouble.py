@@ -1,6 +1,6 @@
 """Everything that can go wrong between a client and its brokers, drawn from a seed, on the virtual network.
 
-For a while: brokers stop and come back, lose power and come back, are cut off; connections break, or fall silent while
+For a while: brokers end and come back, lose power and come back, are cut off; connections break, or fall silent while
 both ends believe in them; leaders move; requests are lost, answers are lost after the work was done, answers come late
 or say that the moment is bad. Then everything heals, and what was promised must be true.
 """
@@ -18,7 +18,8 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.world import ClientWorld
-from tests.support.virtual_cluster import FINE, Meddling, VirtualBroker, VirtualCluster
+from tests.support.broker_cluster import Broker, BrokerCluster
+from tests.support.wire import FINE, Meddling
 
 PASSING = (NotEnoughReplicas.code, RequestTimedOut.code, KafkaStorageError.code)
 """What a broker answers to a Produce that is to be sent again."""
@@ -27,8 +28,12 @@ PASSING = (NotEnoughReplicas.code, RequestTimedOut.code, KafkaStorageError.code)
 class Trouble:
     """Faults at random times for `duration_ms`, then none."""
 
-    def __init__(self, cluster: VirtualCluster, world: ClientWorld, seed: int, duration_ms: int) -> None:
+    def __init__(
+        self, cluster: BrokerCluster, world: ClientWorld, seed: int, duration_ms: int, topic: str, partition_count: int
+    ) -> None:
         self._cluster = cluster
+        self._topic = topic
+        self._partition_count = partition_count
         self._world = world
         self._chance = Random(f"{seed} trouble")
         self._until_ms = world.clock.monotonic_ms() + duration_ms
@@ -48,7 +53,7 @@ class Trouble:
     def _count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
 
-    def _meddle(self, broker: VirtualBroker, request: Request) -> Meddling:
+    def _meddle(self, broker: int, request: Request) -> Meddling:
         if self.is_over:
             return FINE
         for what, rate in self._rates.items():
@@ -77,12 +82,10 @@ class Trouble:
             match chance.randrange(7):
                 case 0 if self._has_another(broker):
                     self._count("stopped")
-                    broker.stop()
-                    self._elect(broker)
+                    broker.kill()
                 case 1 if self._has_another(broker):
                     self._count("power lost")
                     broker.crash()
-                    self._elect(broker)
                 case 2:
                     self._count("parted")
                     cluster.network.part(cluster.client_host, broker.host)
@@ -93,12 +96,11 @@ class Trouble:
                         if not one.is_running and chance.random() < 0.7:
                             one.start()
                 case 5:
-                    running = [one.index for one in cluster.brokers.values() if one.is_running]
-                    for name, (_, partitions) in cluster.topics.items():
-                        for index in range(len(partitions)):
-                            if chance.random() < 0.5:
-                                self._count("leader moved")
-                                cluster.move_leader(name, index, chance.choice(running))
+                    running = [number for number, one in cluster.brokers.items() if one.is_running]
+                    for index in range(self._partition_count):
+                        if chance.random() < 0.5:
+                            self._count("leader moved")
+                            cluster.move_leader_soon(self._topic, index, chance.choice(running))
                 case _:
                     opened = cluster.network.open_connections()
                     if opened:
@@ -111,23 +113,10 @@ class Trouble:
                             chance.choice(ends).is_silent = True
         cluster.network.heal()
         for one in cluster.brokers.values():
-            one.start()
+            await one.start()
 
-    def _has_another(self, broker: VirtualBroker) -> bool:
+    def _has_another(self, broker: Broker) -> bool:
         return broker.is_running and sum(one.is_running for one in self._cluster.brokers.values()) > 1
-
-    def _elect(self, gone: VirtualBroker) -> None:
-        """What it led is led by others, after a while."""
-        chance, cluster = self._chance, self._cluster
-
-        def elect() -> None:
-            running = [one.index for one in cluster.brokers.values() if one.is_running]
-            for name, (_, partitions) in cluster.topics.items():
-                for index, partition in enumerate(partitions):
-                    if not cluster.brokers[partition.leader].is_running:
-                        cluster.move_leader(name, index, chance.choice(running))
-
-        self._world.tasks.later(chance.randrange(0, 3000), elect)
 
 
 def _refusal(request: ProduceRequest, code: int) -> ProduceResponse:

@@ -51,4 +51,8 @@ def test_a_plain_session_finds_the_format_where_the_path_or_a_setting_names_this
             one.kill()
     for name in ("activated", "set"):
         assert "columns: value offset" in found[name][0], found[name][1]
-    assert "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: ottla" in found["neither"][1]
+    told = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: ottla"
+    assert told in found["neither"][1]
+    page = Path("docs/pipelines/source.md").read_text(encoding="utf-8")
+    (passage,) = (one for one in page.split("\n\n") if told in one)
+    assert "`PYSPARK_PYTHON`" in passage, "and the way out"

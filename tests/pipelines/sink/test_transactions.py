@@ -25,7 +25,7 @@ from ottla.pipelines.sink.options import ForgottenBatch, SinkOptions, read_optio
 from ottla.pipelines.sink.rows import PLACED_AT, RowShape
 from ottla.pipelines.sink.sending import Conflict
 from ottla.testing import Cluster
-from tests.support.clients import new_topic
+from tests.support.clients import eventually, new_topic
 from tests.support.old_kafka import OLD_KAFKAS, OldKafka, Release
 
 NEWEST = Release("4.3.1")
@@ -258,6 +258,35 @@ def test_how_long_a_batch_is_remembered_is_asked_of_the_brokers() -> None:
             query.write(query.plan(), rows(0, "a"), age_ms=2 * 60 * 60 * 1000)
         query.commit([query.write(query.plan(), rows(0, "a"), age_ms=30 * 60 * 1000)])
         assert query.values() == ["a"]
+
+
+@pytest.mark.skipif(
+    "OTTLA_SOAK" not in os.environ, reason="offsets are kept for a minute at least: OTTLA_SOAK=1 runs it"
+)
+@pytest.mark.timeout(300)
+def test_a_batch_whose_memory_has_really_expired_is_not_written_twice() -> None:
+    """As the broker expires offsets, and not as a test deletes them; meanwhile nothing tells the query of it."""
+    settings = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "500"}
+    with Cluster(settings=settings) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        query = Query(cluster.bootstrap_servers)
+        group = query.options.transactional_id or ""
+        planned_ms = query.plan().begun_ms
+        query.commit([query.write(query.plan(), rows(0, "a"), batch_id=3)], batch_id=3)
+
+        def is_remembered() -> bool:
+            found = admin.list_consumer_group_offsets(group)
+            return not found.errors and any(found.all()[group].values())
+
+        assert is_remembered()
+        query.commit([query.write(query.plan(), rows(0, "a"), batch_id=3)], batch_id=3)
+        assert query.values() == ["a"], "it is remembered"
+        eventually(lambda: not is_remembered(), "the offset has expired", timeout_s=120)
+        plan = query.plan()
+        with pytest.raises(PipelineError, match=r"micro-batch 3 was planned .* ago.*forgottenBatch"):
+            query.write(plan, rows(0, "a"), batch_id=3, age_ms=plan.begun_ms - planned_ms)
+        assert query.values() == ["a"]
+        query.commit([query.write(query.plan(), rows(0, "b"), batch_id=4)], batch_id=4)
+        assert query.values() == ["a", "b"], "what is new is written"
 
 
 def test_what_a_dead_driver_left_open_is_aborted_by_the_next_plan(address: str) -> None:

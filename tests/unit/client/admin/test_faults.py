@@ -21,13 +21,14 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.support.virtual_cluster import FINE, Meddling, VirtualBroker, VirtualCluster, only
+from tests.support.broker_cluster import BrokerCluster
+from tests.support.wire import FINE, Meddling, only
 
 PARTITIONS = [TopicPartition("a", index) for index in range(6)]
 LATEST = dict.fromkeys(PARTITIONS, OffsetSpec.latest())
 
 
-def run(cluster: VirtualCluster, main: Callable[[AsyncAdmin], Any], **settings: Any) -> Any:
+def run(cluster: BrokerCluster, main: Callable[[AsyncAdmin], Any], **settings: Any) -> Any:
     async def with_admin(world: Any) -> Any:
         async with AsyncAdmin(bootstrap_servers=cluster.bootstrap_servers, world=world, **settings) as admin:
             return await main(admin)
@@ -35,10 +36,10 @@ def run(cluster: VirtualCluster, main: Callable[[AsyncAdmin], Any], **settings: 
     return cluster.run(with_admin)
 
 
-def with_topic(seed: int) -> VirtualCluster:
-    """Two partitions on each of three brokers."""
-    cluster = VirtualCluster(seed)
-    cluster.create_topic("a", len(PARTITIONS))
+def with_topic(seed: int, copies: int = 3) -> BrokerCluster:
+    """Two partitions led by each of three brokers."""
+    cluster = BrokerCluster(seed)
+    cluster.create_topic("a", len(PARTITIONS), copies)
     return cluster
 
 
@@ -46,7 +47,7 @@ def with_topic(seed: int) -> VirtualCluster:
 def test_lost_late_and_refused_requests_are_tried_until_all_is_told(seed: int) -> None:
     cluster = with_topic(seed)
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         chance = cluster.chance.random()
         if chance < 0.1:
             return Meddling(is_lost=True)
@@ -55,7 +56,7 @@ def test_lost_late_and_refused_requests_are_tried_until_all_is_told(seed: int) -
         if chance < 0.3:
             return Meddling(delay_ms=cluster.chance.uniform(0, 3000))
         if chance < 0.4:
-            cluster.move_leader("a", cluster.chance.randrange(6), cluster.chance.randint(1, 3))
+            cluster.move_leader_soon("a", cluster.chance.randrange(6), cluster.chance.randint(1, 3))
         if chance < 0.5 and isinstance(request.body, ListOffsetsRequest):
             return Meddling(answer=refused(request.body))
         return FINE
@@ -87,8 +88,8 @@ def refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
 
 
 def test_a_broker_without_power_holds_up_only_its_own_partitions() -> None:
-    """Its connection hangs half open: nothing comes, and nothing says that nothing will come."""
-    cluster = with_topic(1)
+    """Its connection hangs half open: nothing comes, and nothing says that nothing will come. Nobody has a copy."""
+    cluster = with_topic(1, copies=1)
 
     async def main(admin: AsyncAdmin) -> None:
         (await admin.list_offsets(LATEST)).all()
@@ -104,8 +105,7 @@ def test_a_broker_without_power_holds_up_only_its_own_partitions() -> None:
         assert list(errors) == [PARTITIONS[1], PARTITIONS[4]]
         assert {type(error) for error in errors.values()} == {KafkaTimeout}
         assert 9_000 <= clock.monotonic_ms() - begun_ms <= 10_100
-        for key in errors:
-            cluster.move_leader("a", key.partition, 3)
+        await cluster.brokers[2].start()
         (await admin.list_offsets(LATEST, timeout=10)).all()
 
     run(cluster, main, request_timeout_ms=3000)
@@ -114,9 +114,9 @@ def test_a_broker_without_power_holds_up_only_its_own_partitions() -> None:
 @pytest.mark.parametrize("timeout", [0.0, 0.05, 1.0, 45.0])
 def test_no_call_takes_longer_than_its_time_whoever_is_silent(timeout: float) -> None:
     cluster = with_topic(2)
-    cluster.meddle = lambda broker, request: Meddling(is_lost=True)
 
     async def main(admin: AsyncAdmin) -> None:
+        cluster.nodes.pause()  # their systems take connections, and nothing comes of them
         clock = admin._network.world.clock
         for call in (admin.list_topics, admin.list_groups, admin.describe_metadata_quorum):
             begun_ms = clock.monotonic_ms()
@@ -136,12 +136,12 @@ def test_brokers_that_are_gone_are_not_tried_for_ever_and_are_found_when_they_ar
     async def main(admin: AsyncAdmin) -> None:
         await admin.list_topics()
         for broker in cluster.brokers.values():
-            broker.stop()
+            broker.kill()
         with pytest.raises(KafkaTimeout):
             await admin.list_topics(timeout=20)
         # Twenty seconds with a growing backoff, and not thousands of attempts.
         assert len(only(cluster.requests, "Metadata")) < 10
-        cluster.brokers[3].start()
+        await cluster.brokers[3].start()
         assert list(await admin.list_topics(timeout=20)) == ["a"]
 
     run(cluster, main)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import tests.support.virtual_cluster
 from ottla.client.consumer import AsyncConsumer
 from ottla.client.consumer.partition_state import Status
 from ottla.client.errors import CorruptRecord, IllegalState, KafkaTimeout, LogTruncation
@@ -22,32 +21,27 @@ from ottla.errors import (
     UnknownServerError,
     UnknownTopicId,
 )
-from ottla.records import Record, build_batch
 from ottla.types import TopicPartition
 from ottla.wire.frames import Request
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from ottla.wire.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
 )
-from tests.support.virtual_cluster import FINE, PORT, Meddling, VirtualBroker, VirtualCluster, only
+from tests.support.broker_cluster import BrokerCluster
+from tests.support.wire import FINE, Meddling, only
 
 A0 = TopicPartition("a", 0)
 Main = Callable[[AsyncConsumer[Any, Any]], Any]
 
 
-def run(cluster: VirtualCluster, main: Main, **settings: Any) -> Any:
+def run(cluster: BrokerCluster, main: Main, **settings: Any) -> Any:
     async def with_consumer(world: Any) -> Any:
         given = {
             "bootstrap_servers": cluster.bootstrap_servers,
@@ -59,17 +53,6 @@ def run(cluster: VirtualCluster, main: Main, **settings: Any) -> Any:
             return await main(consumer)
 
     return cluster.run(with_consumer)
-
-
-def append(cluster: VirtualCluster, count: int, partition: TopicPartition = A0, start: int = 0) -> None:
-    """Write numbers as values, in batches of 10."""
-    led = cluster.partition(partition)
-    log = led.log.log
-    for first in range(start, start + count, 10):
-        values = [b"%d" % number for number in range(first, min(first + 10, start + count))]
-        batch = build_batch([Record(index, 1000, None, value) for index, value in enumerate(values)])
-        log.append_as_leader(bytearray(batch), leader_epoch=led.leader_epoch)
-    log.update_high_watermark(log.log_end_offset)
 
 
 def numbers(count: int, start: int = 0) -> list[int]:
@@ -85,11 +68,11 @@ async def read(consumer: AsyncConsumer[Any, Any], count: int) -> list[int]:
     return found
 
 
-def refuse(count: int, error_code: int, **more: Any) -> Callable[[VirtualBroker, Request], Meddling]:
+def refuse(count: int, error_code: int, **more: Any) -> Callable[[int, Request], Meddling]:
     """A meddler that answers the first fetches with an error for each partition."""
     left = count
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         nonlocal left
         if isinstance(request.body, FetchRequest) and left > 0:
             left -= 1
@@ -120,9 +103,9 @@ def refusal(request: FetchRequest, error_code: int, endpoints: Any = (), **more:
     "error", [NotLeaderOrFollower, KafkaStorageError, UnknownTopicId, UnknownLeaderEpoch, UnknownServerError]
 )
 def test_an_error_that_passes_costs_time_and_no_record(error: Any) -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 100)
+    cluster.append(100, A0)
     cluster.meddle = refuse(3, error.code)
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
@@ -134,12 +117,12 @@ def test_an_error_that_passes_costs_time_and_no_record(error: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_leaders_move_and_brokers_crash_and_every_record_comes_once(seed: int) -> None:
-    cluster = VirtualCluster(seed)
+    cluster = BrokerCluster(seed)
     cluster.create_topic("a", 6)
     chance = random.Random(seed)
     places = [TopicPartition("a", index) for index in range(6)]
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         dice = chance.random()
         if dice < 0.04:
             return Meddling(is_lost=True)
@@ -155,19 +138,19 @@ def test_leaders_move_and_brokers_crash_and_every_record_comes_once(seed: int) -
         written = 0
         for _ in range(25):
             for place in places:
-                append(cluster, 10, place, written)
+                await cluster.write(10, place, written)
             written += 10
             for _ in range(2):
-                cluster.move_leader("a", chance.randrange(6), chance.choice([2, 3]))
+                cluster.move_leader_soon("a", chance.randrange(6), chance.choice([2, 3]))
             broker = cluster.brokers[chance.choice([1, 2, 3])]
             if not broker.is_running:
                 broker.start()
-            elif chance.random() < 0.3:
-                broker.crash() if chance.random() < 0.5 else broker.stop()
+            elif chance.random() < 0.3 and sum(one.is_running for one in cluster.brokers.values()) > 1:
+                broker.crash() if chance.random() < 0.5 else broker.kill()
             for record in await consumer.poll(chance.random() * 3):
                 found[record.partition].append(int(record.value))
         for broker in cluster.brokers.values():
-            broker.start()
+            await broker.start()
         cluster.meddle = lambda broker, request: FINE
         while sum(map(len, found.values())) < 6 * written:
             records = await consumer.poll(120)
@@ -181,31 +164,14 @@ def test_leaders_move_and_brokers_crash_and_every_record_comes_once(seed: int) -
 
 
 def test_a_hint_of_the_new_leader_is_followed_at_once() -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 10)
-    cluster.move_leader("a", 0, 1)
-
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
-        if isinstance(request.body, FetchRequest) and broker.index == 1:
-            if cluster.partition(A0).leader == 1:
-                cluster.move_leader("a", 0, 3)
-            now = cluster.partition(A0)
-            return Meddling(
-                answer=refusal(
-                    request.body,
-                    NotLeaderOrFollower.code,
-                    [NodeEndpoint(now.leader, f"broker{now.leader}", PORT)],
-                    current_leader=LeaderIdAndEpoch(now.leader, now.leader_epoch),
-                )
-            )
-        return FINE
-
-    cluster.meddle = meddle
+    cluster.append(10, A0)
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
         await consumer.assign([A0])
         await consumer.position(A0)
+        await cluster.move_leader("a", 0, 3)
         before = len(cluster.requests)
         found = await read(consumer, 10)
         return found, [api for _, api, _ in cluster.requests[before:]]
@@ -216,7 +182,7 @@ def test_a_hint_of_the_new_leader_is_followed_at_once() -> None:
 
 
 def test_a_poll_returns_within_its_time_when_nobody_answers() -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
     cluster.meddle = lambda broker, request: Meddling(is_lost=True)
 
@@ -237,7 +203,7 @@ def test_a_poll_returns_within_its_time_when_nobody_answers() -> None:
 
 
 def test_closing_takes_no_time_while_nobody_answers() -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
@@ -253,9 +219,9 @@ def test_closing_takes_no_time_while_nobody_answers() -> None:
 
 
 def test_no_permission_is_told_and_reading_goes_on_once_it_is_given() -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 10)
+    cluster.append(10, A0)
     cluster.meddle = refuse(2, TopicAuthorizationFailed.code)
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
@@ -272,12 +238,12 @@ def test_no_permission_is_told_and_reading_goes_on_once_it_is_given() -> None:
 
 
 def test_a_lost_session_is_begun_anew() -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 10)
+    cluster.append(10, A0)
     left = [FetchResponse(error_code=FetchSessionIdNotFound.code) for _ in range(2)]
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         return Meddling(answer=left.pop()) if isinstance(request.body, FetchRequest) and left else FINE
 
     cluster.meddle = meddle
@@ -290,12 +256,12 @@ def test_a_lost_session_is_begun_anew() -> None:
 
 
 def test_at_most_one_fetch_a_broker_is_in_flight_and_two_of_a_partition_wait_for_the_user() -> None:
-    cluster = VirtualCluster(1, broker_count=1)
+    cluster = BrokerCluster(1, broker_count=1)
     cluster.create_topic("a")
-    append(cluster, 1000)
+    cluster.append(1000, A0)
     in_flight = 0
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         return Meddling(delay_ms=20) if isinstance(request.body, FetchRequest) else FINE
 
     cluster.meddle = meddle
@@ -317,9 +283,9 @@ def test_at_most_one_fetch_a_broker_is_in_flight_and_two_of_a_partition_wait_for
 @pytest.mark.parametrize("version", [4, 6, 7, 10, 11, 12])
 def test_an_old_broker_is_read_in_its_own_versions_by_name(version: int) -> None:
     """Version 10 is that of Kafka 2.1."""
-    cluster = VirtualCluster(1, versions={"Fetch": (4, version), "ListOffsets": (1, 4), "Metadata": (0, 7)})
+    cluster = BrokerCluster(1, versions={"Fetch": (4, version), "ListOffsets": (1, 4), "Metadata": (0, 7)})
     cluster.create_topic("a", 2)
-    append(cluster, 30)
+    cluster.append(30, A0)
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
         await consumer.assign([A0, TopicPartition("a", 1)])
@@ -331,32 +297,33 @@ def test_an_old_broker_is_read_in_its_own_versions_by_name(version: int) -> None
 
 
 def test_a_nearer_replica_is_read_from_until_it_fails() -> None:
-    """The leader, broker 1, names broker 2 (KIP-392), which serves until it answers out of range."""
-    cluster = VirtualCluster(1)
+    """The leader, broker 1, names broker 2 (KIP-392), which serves until it answers out of range.
+
+    Ottla's leaders name nobody and its followers are never that far behind: both are put into their answers."""
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 20)
+    cluster.append(20, A0)
     served: list[int] = []
+    asked = FetchRequest()
     is_behind = False
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         body = request.body
-        if not isinstance(body, FetchRequest) or not body.topics:
+        if not isinstance(body, FetchRequest):
             return FINE
         assert body.rack_id == "here"
-        served.append(broker.index)
-        if broker.index == 1 and not is_behind:
-            answer = broker.answer(request)
-            assert isinstance(answer, FetchResponse)
-            answer.responses[0].partitions[0].preferred_read_replica = 2
-            return Meddling(answer=answer)
-        if broker.index == 2:
-            if is_behind:
-                return Meddling(answer=refusal(body, OffsetOutOfRange.code))
-            cluster.partition(A0).leader = 2  # only for this answer
-            answer = broker.answer(request)
-            cluster.partition(A0).leader = 1
-            return Meddling(answer=answer)
-        return FINE
+        if body.topics:  # what a session knows is not said again
+            served.append(broker)
+            asked.topics = body.topics
+        if broker == 1 and not is_behind:
+            return Meddling(change=name_the_other)
+        return Meddling(answer=refusal(asked, OffsetOutOfRange.code)) if broker == 2 and is_behind else FINE
+
+    def name_the_other(answer: FetchResponse) -> None:
+        for topic in answer.responses:
+            for one in topic.partitions:
+                one.preferred_read_replica = 2
+                one.records = b""
 
     cluster.meddle = meddle
 
@@ -367,7 +334,8 @@ def test_a_nearer_replica_is_read_from_until_it_fails() -> None:
         assert served[:2] == [1, 2]
         assert 1 not in served[1:]
         is_behind = True
-        append(cluster, 5, start=20)
+        await consumer._world.tasks.sleep_ms(500)  # no fetch waits any more that was begun before
+        await cluster.write(5, A0, 20)
         return found + await read(consumer, 5)
 
     settings = {"client_rack": "here", "fetch_max_wait_ms": 50, "max_partition_fetch_bytes": 100}
@@ -376,27 +344,21 @@ def test_a_nearer_replica_is_read_from_until_it_fails() -> None:
 
 
 def test_a_damaged_batch_is_told_with_its_place_and_can_be_passed() -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 30)
+    cluster.append(30, A0)
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
-        if not isinstance(request.body, FetchRequest):
-            return FINE
-        answer = broker.answer(request)
-        assert isinstance(answer, FetchResponse)
+    def damage(answer: FetchResponse) -> None:
         for topic in answer.responses:
             for one in topic.partitions:
-                assert one.records is None or isinstance(one.records, bytes)
-                data = bytearray(one.records or b"")
-                if one.error_code == 0 and len(data) > 100:
-                    index = data.find(b"15")
-                    if index > 0:
-                        data[index] ^= 1
-                    one.records = bytes(data)
-        return Meddling(answer=answer)
+                assert isinstance(one.records, bytes | memoryview)
+                data = bytearray(one.records)
+                index = data.find(b"\x0415\0")  # its size, the value, no headers
+                if index > 0:
+                    data[index + 1] ^= 1
+                one.records = bytes(data)
 
-    cluster.meddle = meddle
+    cluster.meddle = lambda broker, request: Meddling(change=damage) if isinstance(request.body, FetchRequest) else FINE
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
         await consumer.assign([A0])
@@ -413,50 +375,59 @@ def test_a_damaged_batch_is_told_with_its_place_and_can_be_passed() -> None:
 # Truncation
 
 
-def answer_epochs(monkeypatch: pytest.MonkeyPatch, cluster: VirtualCluster, end_offset: int, epoch: int) -> list[int]:
-    """Have new leaders say that the log of older epochs ends there; the epochs that were asked about."""
-    served = (*tests.support.virtual_cluster.SERVED, "OffsetForLeaderEpoch")
-    monkeypatch.setattr(tests.support.virtual_cluster, "SERVED", served)
+def epochs_asked(cluster: BrokerCluster) -> list[int]:
+    """Of which leader epochs brokers are asked where their log ends."""
     asked: list[int] = []
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
-        body = request.body
-        if not isinstance(body, OffsetForLeaderEpochRequest):
-            return FINE
-        topics = []
-        for topic in body.topics:
-            asked.extend(one.leader_epoch for one in topic.partitions)
-            told = [EpochEndOffset(0, one.partition, epoch, end_offset) for one in topic.partitions]
-            topics.append(OffsetForLeaderTopicResult(topic.topic, told))
-        return Meddling(answer=OffsetForLeaderEpochResponse(topics=topics))
+    def meddle(broker: int, request: Request) -> Meddling:
+        if isinstance(request.body, OffsetForLeaderEpochRequest):
+            asked.extend(one.leader_epoch for topic in request.body.topics for one in topic.partitions)
+        return FINE
 
     cluster.meddle = meddle
     return asked
 
 
-def test_a_new_leader_that_holds_what_was_read_is_read_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = VirtualCluster(1)
+async def truncate(cluster: BrokerCluster, consumer: AsyncConsumer[Any, Any]) -> list[int]:
+    """Let the consumer read 20 records of which only the leader has the last five, and elect another without them.
+
+    That takes an unclean election: the others stand still until they are no longer in sync, the leader alone takes five
+    more, which are committed with nobody else in sync, and loses power; the others go on, and write five of their own.
+    """
+    await cluster.write(15, A0)
+    found = await read(consumer, 15)
+    cluster.nodes.pause("broker2", "broker3")
+    await consumer._world.tasks.sleep_ms(5000)
+    await cluster.write(5, A0, 15)
+    found += await read(consumer, 5)
+    cluster.brokers[1].crash()
+    cluster.nodes.resume("broker2", "broker3")
+    await cluster.write(5, A0, 115)
+    return found
+
+
+def test_a_new_leader_that_holds_what_was_read_is_read_on_from() -> None:
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 20)
-    asked = answer_epochs(monkeypatch, cluster, 20, 0)
+    cluster.append(20, A0)
+    asked = epochs_asked(cluster)
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
         await consumer.assign([A0])
         found = await read(consumer, 20)
-        cluster.move_leader("a", 0, 2)
-        append(cluster, 10, start=20)
+        await cluster.move_leader("a", 0, 2)
+        await cluster.write(10, A0, 20)
         return found + await read(consumer, 10)
 
     assert run(cluster, main) == numbers(30)
     assert asked == [0]
 
 
-def test_a_seek_before_a_position_could_be_confirmed_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seek_before_a_position_could_be_confirmed_is_no_error() -> None:
     """It was an internal error of the next poll: the position was gone when its confirmation had its turn."""
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 20)
-    answer_epochs(monkeypatch, cluster, 20, 0)
+    cluster.append(20, A0)
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
         await consumer.assign([A0])
@@ -469,32 +440,27 @@ def test_a_seek_before_a_position_could_be_confirmed_is_no_error(monkeypatch: py
     assert run(cluster, main) == numbers(20)
 
 
-def test_after_a_truncation_reading_goes_on_where_the_logs_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = VirtualCluster(1)
-    cluster.create_topic("a")
-    append(cluster, 20)
-    answer_epochs(monkeypatch, cluster, 15, 0)
+def test_after_a_truncation_reading_goes_on_where_the_logs_part() -> None:
+    cluster = BrokerCluster(1)
+    cluster.create_topic("a", unclean_leader_election_enable="true")
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
         await consumer.assign([A0])
-        await read(consumer, 20)
-        cluster.move_leader("a", 0, 2)
+        assert await truncate(cluster, consumer) == numbers(20)
         return await read(consumer, 5)
 
-    assert run(cluster, main) == numbers(5, 15)
+    assert run(cluster, main) == numbers(5, 115)
+    assert cluster.values("a") == [[b"%d" % number for number in numbers(15) + numbers(5, 115)]]
 
 
-def test_a_truncation_without_a_policy_is_told_until_the_user_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = VirtualCluster(1)
-    cluster.create_topic("a")
-    append(cluster, 20)
-    answer_epochs(monkeypatch, cluster, 15, 0)
+def test_a_truncation_without_a_policy_is_told_until_the_user_seeks() -> None:
+    cluster = BrokerCluster(1)
+    cluster.create_topic("a", unclean_leader_election_enable="true")
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
         await consumer.assign([A0])
         consumer.seek(A0, 0)
-        await read(consumer, 20)
-        cluster.move_leader("a", 0, 2)
+        assert await truncate(cluster, consumer) == numbers(20)
         for _ in range(2):
             with pytest.raises(LogTruncation, match="a-0 at 20") as raised:
                 await consumer.poll(5)
@@ -503,16 +469,16 @@ def test_a_truncation_without_a_policy_is_told_until_the_user_seeks(monkeypatch:
         consumer.seek(A0, 16)
         return await read(consumer, 4)
 
-    assert run(cluster, main, auto_offset_reset="none") == numbers(4, 16)
+    assert run(cluster, main, auto_offset_reset="none") == numbers(4, 116)
 
 
 # Many, at once
 
 
 def test_opening_and_closing_leaves_nothing_behind() -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 10)
+    cluster.append(10, A0)
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
         world = consumer._world
@@ -528,14 +494,14 @@ def test_opening_and_closing_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("silent", [1, 2])
 def test_a_reset_waits_for_a_leader_without_holding_up_other_partitions(silent: int) -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a", 2)
     late, early = TopicPartition("a", silent - 1), TopicPartition("a", 2 - silent)
-    append(cluster, 10, early)
+    cluster.append(10, early)
     is_held = True
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
-        if isinstance(request.body, ListOffsetsRequest) and broker.index == silent and is_held:
+    def meddle(broker: int, request: Request) -> Meddling:
+        if isinstance(request.body, ListOffsetsRequest) and broker == silent and is_held:
             return Meddling(is_lost=True)
         return FINE
 
@@ -550,7 +516,7 @@ def test_a_reset_waits_for_a_leader_without_holding_up_other_partitions(silent: 
         found += await read(consumer, 10)
         took_ms = cluster.clock.monotonic_ms() - begun
         is_held = False
-        append(cluster, 5, late)
+        await cluster.write(5, late)
         return took_ms, found, await read(consumer, 5)
 
     took_ms, found, later = run(cluster, main)
@@ -559,35 +525,35 @@ def test_a_reset_waits_for_a_leader_without_holding_up_other_partitions(silent: 
 
 
 def test_a_topic_that_is_deleted_and_made_anew_is_read_from_its_new_beginning() -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    for _ in range(5):
-        cluster.move_leader("a", 0, 1)
-    append(cluster, 20)
+    cluster.append(20, A0)
 
     async def main(consumer: AsyncConsumer[Any, Any]) -> Any:
+        for leader in (2, 1, 3, 1):
+            await cluster.move_leader("a", 0, leader)
         await consumer.assign([A0])
         found = await read(consumer, 20)
-        cluster.create_topic("a")  # under another id, and its leader epochs begin at 0
-        append(cluster, 10, start=100)
+        await cluster.remake_topic("a")  # under another id, and its leader epochs begin at 0
+        await cluster.write(10, A0, 100)
         return found + await read(consumer, 10)
 
     assert run(cluster, main) == numbers(20) + numbers(10, 100)
 
 
 def test_a_topic_that_may_not_be_read_is_told_until_it_may() -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
-    append(cluster, 10)
+    cluster.append(10, A0)
     is_refused = True
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         if not isinstance(request.body, MetadataRequest) or not is_refused:
             return FINE
-        answer = broker.answer(request)
-        assert isinstance(answer, MetadataResponse)
+        return Meddling(change=refuse_all)
+
+    def refuse_all(answer: MetadataResponse) -> None:
         answer.topics = [MetadataResponseTopic(TopicAuthorizationFailed.code, topic.name) for topic in answer.topics]
-        return Meddling(answer=answer)
 
     cluster.meddle = meddle
 
@@ -610,4 +576,4 @@ def test_a_poll_that_nothing_could_come_of_is_refused() -> None:
         with pytest.raises(IllegalState, match="not subscribed to any topics"):
             await consumer.poll(5)
 
-    run(VirtualCluster(1), main)
+    run(BrokerCluster(1), main)

@@ -36,8 +36,8 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.world import ClientWorld
-from tests.support import virtual_cluster
-from tests.support.virtual_cluster import FINE, Meddling, VirtualCluster, only
+from tests.support.broker_cluster import BrokerCluster
+from tests.support.wire import FINE, Meddling, only
 from tests.unit.client.group.face import Face
 
 PLACE = TopicPartition("t", 0)
@@ -45,7 +45,10 @@ COMMIT, FETCH = "OffsetCommit", "OffsetFetch"
 
 
 class Coordinator:
-    """Answers commits and lookups with a script of error codes, and remembers what it was asked."""
+    """Answers commits and lookups with a script of error codes, and remembers what it was asked.
+
+    No coordinator can be brought to say these in this order: loading, moved, a topic it has not heard of, stale epochs.
+    """
 
     def __init__(self, *codes: int) -> None:
         self.codes = list(codes)
@@ -76,8 +79,9 @@ class Coordinator:
 
 
 def with_coordinator(coordinator: Coordinator, main: Callable[[Face], Any], **settings: Any) -> Any:
-    cluster = VirtualCluster(1, broker_count=1)
+    cluster = BrokerCluster(1, broker_count=1)
     cluster.create_topic("t")
+    cluster.serve_groups()
 
     async def run(world: ClientWorld) -> Any:
         named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -90,11 +94,6 @@ def with_coordinator(coordinator: Coordinator, main: Callable[[Face], Any], **se
             face.drop()
 
     return cluster.run(run)
-
-
-@pytest.fixture(autouse=True)
-def _serves_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual_cluster, "SERVED", (*virtual_cluster.SERVED, COMMIT, FETCH))
 
 
 def test_what_passes_by_itself_is_tried_again_until_it_is_done() -> None:
@@ -215,15 +214,15 @@ def test_auto_commit_is_done_in_polls_and_at_its_interval_only() -> None:
 
 
 def test_the_coordinator_is_asked_by_topic_id() -> None:
-    cluster = VirtualCluster(1, broker_count=1)
+    cluster = BrokerCluster(1, broker_count=1)
     cluster.create_topic("t")
-    cluster.meddle = Coordinator()
+    cluster.serve_groups()
 
     async def main(world: ClientWorld) -> None:
         face = Face(world, [], {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
         await face.metadata.topic("t", 1_000)
         await face.commits.commit({PLACE: OffsetAndMetadata(1)}, 5_000)
-        await face.commits.committed([PLACE], 5_000)
+        assert await face.commits.committed([PLACE], 5_000) == {PLACE: OffsetAndMetadata(1)}
         face.drop()
 
     cluster.run(main)

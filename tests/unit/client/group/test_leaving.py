@@ -15,7 +15,8 @@ from ottla.types import TopicPartition
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 from ottla.world import ClientWorld
-from tests.support.virtual_cluster import Meddling, VirtualCluster
+from tests.support.broker_cluster import BrokerCluster
+from tests.support.wire import Meddling
 from tests.unit.client.group.face import Face
 
 PLACE = TopicPartition("t", 0)
@@ -43,7 +44,7 @@ def membership_of(face: Face, protocol: str) -> Membership:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_consumer_that_closes_while_no_broker_answers_is_closed_in_its_time(protocol: str) -> None:
     """Auto-commit owes a commit, and the group a goodbye: both together take no longer than close may."""
-    cluster = VirtualCluster(1, broker_count=1)
+    cluster = BrokerCluster(1, broker_count=1)
     cluster.create_topic("t")
 
     def silent(broker: Any, request: Any) -> Meddling:

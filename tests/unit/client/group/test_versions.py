@@ -16,7 +16,7 @@ from ottla.wire import APIS, Message, decode, encode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest
-from tests.support.virtual_cluster import VirtualCluster
+from tests.support.broker_cluster import BrokerCluster
 from tests.unit.client.group.face import Face
 
 PLACE = TopicPartition("t", 3)
@@ -26,7 +26,7 @@ TOPIC_ID = Uuid(16 * b"t")
 @pytest.fixture
 def context() -> GroupContext:
     """One whose cluster has the topic."""
-    world = VirtualCluster(1).client_world()
+    world = BrokerCluster(1).client_world()
     face = Face(world, [], {"bootstrap.servers": "broker1:9092", "group.id": "g"})
     face.metrics = Metrics("another", world.clock.monotonic_ms)
     context = GroupContext(face.network, face.metadata, face.config, face)
@@ -106,6 +106,6 @@ def test_a_broker_too_old_for_static_members_is_not_committed_to_by_one(context:
 
 
 def test_who_a_consumer_is_says_its_group_before_it_has_joined() -> None:
-    world = VirtualCluster(1).client_world()
+    world = BrokerCluster(1).client_world()
     face = Face(world, ["t"], {"bootstrap.servers": "broker1:9092", "group.id": "g", "group.instance.id": "i"})
     assert face.group.group_metadata() == GroupMetadata("g", -1, "", "i")

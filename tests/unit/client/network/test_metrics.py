@@ -25,7 +25,8 @@ from ottla.errors import NetworkException
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.world import ClientWorld, Network, Stream, StreamHandler
-from tests.support.virtual_cluster import Meddling, VirtualCluster
+from tests.support.broker_cluster import BrokerCluster
+from tests.support.wire import Meddling
 from tests.unit.client.metrics.test_metrics import KINDS
 from tests.unit.client.network.test_network import Client, offsets_of, run
 
@@ -83,7 +84,7 @@ def node(node_id: int) -> dict[str, str]:
 
 
 def test_the_bytes_that_are_counted_are_those_on_the_wire() -> None:
-    cluster = VirtualCluster(1, broker_count=2)
+    cluster = BrokerCluster(1, broker_count=2)
     cluster.create_topic("a", 2)
 
     async def main(world: ClientWorld) -> None:
@@ -111,11 +112,11 @@ def test_the_bytes_that_are_counted_are_those_on_the_wire() -> None:
 
 
 def test_connections_are_counted_when_they_are_made_and_when_they_end() -> None:
-    cluster = VirtualCluster(2, broker_count=2)
+    cluster = BrokerCluster(2, broker_count=2)
 
     async def main(client: Client) -> None:
         network = client.network
-        cluster.brokers[2].stop()
+        cluster.brokers[2].kill()
         with pytest.raises(NetworkException):
             await network.send(-2, MetadataRequest())
         found = measured(network)
@@ -124,12 +125,12 @@ def test_connections_are_counted_when_they_are_made_and_when_they_end() -> None:
         for lane in ("", COORDINATOR):
             await network.send(-1, MetadataRequest(), lane=lane)
         assert measured(network).value("connection-count") == 2
-        cluster.brokers[1].stop()
+        cluster.brokers[1].kill()
         await client.world.tasks.sleep_ms(1000)
         found = measured(network)
         assert found.value("connection-count") == 0
         assert found.value("connection-close-total") == found.value("connection-creation-total") == 2
-        cluster.brokers[1].start()
+        await cluster.brokers[1].start()
         await network.send(-1, MetadataRequest())
         network.close()
         network.close()
@@ -141,10 +142,10 @@ def test_connections_are_counted_when_they_are_made_and_when_they_end() -> None:
 
 
 def test_a_slow_broker_is_seen_in_its_own_latency() -> None:
-    cluster = VirtualCluster(3, broker_count=2)
+    cluster = BrokerCluster(3, broker_count=2)
     cluster.create_topic("a", 2)
     cluster.meddle = lambda broker, request: Meddling(
-        delay_ms=400 if broker.index == 2 and isinstance(request.body, ListOffsetsRequest) else 0
+        delay_ms=400 if broker == 2 and isinstance(request.body, ListOffsetsRequest) else 0
     )
 
     async def main(client: Client) -> None:
@@ -160,7 +161,7 @@ def test_a_slow_broker_is_seen_in_its_own_latency() -> None:
 
 
 def test_a_request_without_an_answer_is_a_request_and_no_response() -> None:
-    cluster = VirtualCluster(4, broker_count=1)
+    cluster = BrokerCluster(4, broker_count=1)
     cluster.meddle = lambda broker, request: Meddling(loses_answer=isinstance(request.body, ListOffsetsRequest))
 
     async def main(client: Client) -> None:
@@ -175,7 +176,7 @@ def test_a_request_without_an_answer_is_a_request_and_no_response() -> None:
 
 def test_every_client_shows_the_metrics_that_kafkas_has() -> None:
     """The names are held against Kafka's own clients in tests/unit/client/metrics."""
-    cluster = VirtualCluster(5, broker_count=1)
+    cluster = BrokerCluster(5, broker_count=1)
 
     async def main(world: ClientWorld) -> None:
         address = cluster.bootstrap_servers

@@ -21,17 +21,23 @@ from ottla.errors import (
 )
 from ottla.types import TopicPartition
 from ottla.wire.messages.api_versions import ApiVersionsResponse
-from ottla.wire.messages.list_groups import ListGroupsRequest
-from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.world import ClientWorld
-from tests.support.virtual_cluster import FINE, Meddling, VirtualCluster, leaders, only
+from tests.support.broker_cluster import OFFSETS, BrokerCluster, leaders
+from tests.support.wire import FINE, Meddling, only
 
 
 class Client:
     """The network part of a client."""
 
-    def __init__(self, world: ClientWorld, cluster: VirtualCluster, **settings: Any) -> None:
+    def __init__(self, world: ClientWorld, cluster: BrokerCluster, **settings: Any) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
         config = CommonConfig({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "test", **named})
         self.world = world
@@ -44,7 +50,7 @@ class Client:
         self.network.close()
 
 
-def run(cluster: VirtualCluster, main: Callable[[Client], Any], **settings: Any) -> Any:
+def run(cluster: BrokerCluster, main: Callable[[Client], Any], **settings: Any) -> Any:
     async def within_client(world: ClientWorld) -> Any:
         client = Client(world, cluster, **settings)
         try:
@@ -63,7 +69,7 @@ def offsets_of(topic: str) -> ListOffsetsRequest:
 
 
 def test_a_request_goes_out_in_the_highest_version_that_both_sides_know() -> None:
-    cluster = VirtualCluster(1, versions={"ListOffsets": (1, 7)})
+    cluster = BrokerCluster(1, versions={"ListOffsets": (1, 7)})
     cluster.create_topic("a")
 
     async def main(client: Client) -> Any:
@@ -75,7 +81,7 @@ def test_a_request_goes_out_in_the_highest_version_that_both_sides_know() -> Non
 
 
 def test_a_broker_that_knows_only_old_api_versions_is_asked_again_in_one_it_knows() -> None:
-    cluster = VirtualCluster(1, broker_count=1, versions={"ApiVersions": (0, 2)})
+    cluster = BrokerCluster(1, broker_count=1, versions={"ApiVersions": (0, 2)})
     cluster.create_topic("a")
 
     async def main(client: Client) -> None:
@@ -86,7 +92,7 @@ def test_a_broker_that_knows_only_old_api_versions_is_asked_again_in_one_it_know
 
 
 def test_a_broker_that_refuses_the_connection_itself_is_not_taken_for_one_that_is_away() -> None:
-    cluster = VirtualCluster(1, broker_count=1, versions={"ApiVersions": (0, 0)})
+    cluster = BrokerCluster(1, broker_count=1, versions={"ApiVersions": (0, 0)})
     refusal = ApiVersionsResponse(error_code=ClusterAuthorizationFailed.code)
     cluster.meddle = lambda broker, request: (
         Meddling(answer=refusal) if request.header.request_api_version == 0 else FINE
@@ -100,11 +106,11 @@ def test_a_broker_that_refuses_the_connection_itself_is_not_taken_for_one_that_i
 
 
 def test_a_request_in_no_common_version_is_refused_without_asking() -> None:
-    cluster = VirtualCluster(1, broker_count=1)
+    cluster = BrokerCluster(1, broker_count=1)
 
     async def main(client: Client) -> None:
-        with pytest.raises(UnsupportedVersion, match="has no version of ListGroups"):
-            await client.network.send(-1, ListGroupsRequest())
+        with pytest.raises(UnsupportedVersion, match="has no version of ControllerRegistration"):
+            await client.network.send(-1, ControllerRegistrationRequest())
         with pytest.raises(UnsupportedVersion, match="Metadata"):
             await client.network.send(-1, Build(3, lambda version: MetadataRequest(), version_min=100))
 
@@ -113,7 +119,7 @@ def test_a_request_in_no_common_version_is_refused_without_asking() -> None:
 
 
 def test_a_request_that_its_version_cannot_carry_fails_and_does_not_hang() -> None:
-    cluster = VirtualCluster(16, broker_count=1, versions={"ListOffsets": (1, 1)})
+    cluster = BrokerCluster(16, broker_count=1, versions={"ListOffsets": (1, 1)})
 
     async def main(client: Client) -> None:
         request = offsets_of("a")
@@ -132,10 +138,11 @@ def test_a_request_that_its_version_cannot_carry_fails_and_does_not_hang() -> No
 
 
 def test_a_request_that_is_not_answered_fails_in_time_and_ends_the_connection() -> None:
-    cluster = VirtualCluster(2, broker_count=1)
+    cluster = BrokerCluster(2, broker_count=1)
     cluster.meddle = lambda broker, request: Meddling(is_lost=isinstance(request.body, ListOffsetsRequest))
 
     async def main(client: Client) -> None:
+        await client.network.send(-1, MetadataRequest(topics=[]))
         started = client.world.clock.monotonic_ms()
         with pytest.raises(RequestTimedOut, match=r"ListOffsets .* not answered within 700 ms"):
             await client.network.send(-1, offsets_of("a"), timeout_ms=700)
@@ -143,35 +150,35 @@ def test_a_request_that_is_not_answered_fails_in_time_and_ends_the_connection() 
         assert not client.network.is_ready(-1)
         # And what is sent then goes over a new one.
         response = await client.network.send(-1, MetadataRequest(topics=[]))
-        assert response.cluster_id == "virtual"
+        assert response.cluster_id == cluster.cluster_id
 
     run(cluster, main)
 
 
 def test_a_broker_that_is_away_fails_the_request_with_a_retriable_error_and_is_found_again() -> None:
-    cluster = VirtualCluster(3, broker_count=1)
+    cluster = BrokerCluster(3, broker_count=1)
 
     async def main(client: Client) -> None:
         broker = cluster.brokers[1]
         await client.network.send(-1, MetadataRequest(topics=[]))
-        broker.stop()
+        broker.kill()
         await client.world.tasks.sleep_ms(100)
         with pytest.raises(NetworkException):
             await client.network.send(-1, MetadataRequest(topics=[]))
-        broker.start()
+        await broker.start()
         for _ in range(20):
             try:
                 response = await client.network.send(-1, MetadataRequest(topics=[]))
                 break
             except NetworkException:
                 await client.world.tasks.sleep_ms(200)
-        assert response.cluster_id == "virtual"
+        assert response.cluster_id == cluster.cluster_id
 
     run(cluster, main)
 
 
 def test_a_broker_whose_power_is_gone_cannot_hold_a_request_beyond_its_time_out() -> None:
-    cluster = VirtualCluster(4, broker_count=2)
+    cluster = BrokerCluster(4, broker_count=2)
 
     async def main(client: Client) -> None:
         await client.network.send(-1, MetadataRequest(topics=[]))
@@ -186,12 +193,12 @@ def test_a_broker_whose_power_is_gone_cannot_hold_a_request_beyond_its_time_out(
 
 
 def test_a_broker_that_is_away_is_not_called_more_often_than_its_backoff_allows() -> None:
-    cluster = VirtualCluster(5, broker_count=1)
+    cluster = BrokerCluster(5, broker_count=1)
     calls = 0
 
     async def main(client: Client) -> None:
         nonlocal calls
-        cluster.brokers[1].stop()
+        cluster.brokers[1].kill()
         connect = client.world.network.connect
 
         def counted(*args: Any) -> None:
@@ -211,7 +218,7 @@ def test_a_broker_that_is_away_is_not_called_more_often_than_its_backoff_allows(
 
 
 def test_closing_fails_what_waits() -> None:
-    cluster = VirtualCluster(6, broker_count=1)
+    cluster = BrokerCluster(6, broker_count=1)
     cluster.meddle = lambda broker, request: Meddling(is_lost=isinstance(request.body, ListOffsetsRequest))
 
     async def main(client: Client) -> None:
@@ -230,18 +237,16 @@ def test_closing_fails_what_waits() -> None:
 
 
 def test_a_throttled_client_sends_nothing_until_it_may() -> None:
-    cluster = VirtualCluster(7, broker_count=1)
+    cluster = BrokerCluster(7, broker_count=1)
+    cluster.create_topic("a")
 
     async def main(client: Client) -> int:
-        def throttle(broker: Any, request: Any) -> Meddling:
-            if isinstance(request.body, ListOffsetsRequest):
-                answer = broker.answer(request)
-                answer.throttle_time_ms = 2000
-                return Meddling(answer=answer)
-            return FINE
+        def throttle(answer: ListOffsetsResponse) -> None:
+            answer.throttle_time_ms = 2000
 
-        cluster.create_topic("a")
-        cluster.meddle = throttle
+        cluster.meddle = lambda broker, request: (
+            Meddling(change=throttle) if isinstance(request.body, ListOffsetsRequest) else FINE
+        )
         await client.network.send(-1, offsets_of("a"))
         started = client.world.clock.monotonic_ms()
         await client.network.send(-1, MetadataRequest(topics=[]))
@@ -254,10 +259,10 @@ def test_a_throttled_client_sends_nothing_until_it_may() -> None:
 
 
 def test_a_topic_that_comes_late_is_waited_for_without_a_flood_of_requests() -> None:
-    cluster = VirtualCluster(8)
+    cluster = BrokerCluster(8)
 
     async def main(client: Client) -> int:
-        client.world.tasks.later(3000, lambda: cluster.create_topic("late", 2))
+        client.world.tasks.later(3000, lambda: client.world.tasks.spawn(cluster.make_topic("late", 2), "make it"))
         info = await client.metadata.topic("late", 10_000)
         return info.partition_count
 
@@ -266,10 +271,10 @@ def test_a_topic_that_comes_late_is_waited_for_without_a_flood_of_requests() -> 
 
 
 def test_a_topic_that_never_comes_is_given_up_in_time_and_named() -> None:
-    cluster = VirtualCluster(9)
+    cluster = BrokerCluster(9)
+    cluster.create_topic("a")
 
     async def main(client: Client) -> None:
-        cluster.create_topic("a")
         with pytest.raises(KafkaTimeout, match="Topic never not present in metadata after 1500 ms"):
             await client.metadata.topic("never", 1500)
         with pytest.raises(KafkaTimeout, match="Partition 3 of a not present in metadata after 500 ms"):
@@ -279,7 +284,7 @@ def test_a_topic_that_never_comes_is_given_up_in_time_and_named() -> None:
 
 
 def test_a_stale_broker_cannot_bring_an_old_leader_back() -> None:
-    cluster = VirtualCluster(10)
+    cluster = BrokerCluster(10)
     cluster.create_topic("a")
 
     async def main(client: Client) -> None:
@@ -291,7 +296,7 @@ def test_a_stale_broker_cannot_bring_an_old_leader_back() -> None:
         await metadata.next_update()  # the brokers still say leader 1, epoch 0
         assert leaders(metadata.cluster, "a") == [3]
         # Made again it is another topic, and everything about the old one is void.
-        cluster.create_topic("a")
+        await cluster.remake_topic("a")
         await metadata.next_update()
         assert leaders(metadata.cluster, "a") == [1]
 
@@ -299,12 +304,12 @@ def test_a_stale_broker_cannot_bring_an_old_leader_back() -> None:
 
 
 def test_metadata_grows_old_and_is_asked_for_again() -> None:
-    cluster = VirtualCluster(11)
+    cluster = BrokerCluster(11)
     cluster.create_topic("a")
 
     async def main(client: Client) -> None:
         await client.metadata.topic("a", 1000)
-        cluster.move_leader("a", 0, 2)
+        await cluster.move_leader("a", 0, 2)
         await client.world.tasks.sleep_ms(6000)
         assert leaders(client.metadata.cluster, "a") == [2]
 
@@ -312,7 +317,7 @@ def test_metadata_grows_old_and_is_asked_for_again() -> None:
 
 
 def test_a_client_whose_brokers_have_all_moved_begins_again_with_the_bootstrap_servers() -> None:
-    cluster = VirtualCluster(12)
+    cluster = BrokerCluster(12)
     cluster.create_topic("a")
 
     async def main(client: Client) -> None:
@@ -320,7 +325,7 @@ def test_a_client_whose_brokers_have_all_moved_begins_again_with_the_bootstrap_s
         # What it knows now are brokers that nobody can reach.
         gone = {index: Node(index, f"broker{index}", 1) for index in (1, 2, 3)}
         client.network.set_nodes(gone)
-        cluster.move_leader("a", 0, 3)
+        await cluster.move_leader("a", 0, 3)
         client.metadata.request_update()
         for _ in range(100):
             await client.world.tasks.sleep_ms(100)
@@ -332,7 +337,7 @@ def test_a_client_whose_brokers_have_all_moved_begins_again_with_the_bootstrap_s
 
 
 def test_a_broker_that_takes_too_long_to_connect_is_not_asked_again_before_the_others() -> None:
-    cluster = VirtualCluster(17)
+    cluster = BrokerCluster(17)
     cluster.create_topic("a")
 
     async def main(client: Client) -> None:
@@ -350,7 +355,8 @@ def test_a_broker_that_takes_too_long_to_connect_is_not_asked_again_before_the_o
 
 
 def test_a_coordinator_is_asked_for_once_by_many_and_again_when_it_has_moved() -> None:
-    cluster = VirtualCluster(13)
+    cluster = BrokerCluster(13)
+    cluster.serve_groups()
 
     async def main(client: Client) -> None:
         found = [
@@ -359,7 +365,7 @@ def test_a_coordinator_is_asked_for_once_by_many_and_again_when_it_has_moved() -
         ]
         assert [await one for one in found] == [1] * 5
         assert len(only(cluster.requests, "FindCoordinator")) == 1
-        cluster.coordinator = 2
+        await cluster.move_leader(OFFSETS, 0, 2)
         client.coordinators.note(CoordinatorKind.GROUP, "g", 16)
         assert await client.coordinators.find(CoordinatorKind.GROUP, "g", 1000) == 2
 
@@ -367,7 +373,8 @@ def test_a_coordinator_is_asked_for_once_by_many_and_again_when_it_has_moved() -
 
 
 def test_one_who_stops_waiting_for_a_coordinator_does_not_stop_the_others() -> None:
-    cluster = VirtualCluster(15)
+    cluster = BrokerCluster(15)
+    cluster.serve_groups()
     cluster.meddle = lambda broker, request: Meddling(delay_ms=500)
 
     async def main(client: Client) -> None:
@@ -381,11 +388,11 @@ def test_one_who_stops_waiting_for_a_coordinator_does_not_stop_the_others() -> N
 
 
 def test_a_coordinator_that_is_not_there_is_given_up_in_time_with_the_reason() -> None:
-    cluster = VirtualCluster(14)
+    cluster = BrokerCluster(14)
 
     async def main(client: Client) -> None:
         for broker in cluster.brokers.values():
-            broker.stop()
+            broker.kill()
         started = client.world.clock.monotonic_ms()
         with pytest.raises(KafkaTimeout, match="coordinator of group g was not found within 3000 ms"):
             await client.coordinators.find(CoordinatorKind.GROUP, "g", 3000)

@@ -21,10 +21,12 @@ from ottla.errors import (
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
+from ottla.records import batches
 from ottla.wire.frames import Request
 from ottla.wire.messages.produce import ProduceRequest
+from tests.support.broker_cluster import BrokerCluster
 from tests.support.high_sequences import begin_at
-from tests.support.virtual_cluster import FINE, Meddling, VirtualBroker, VirtualCluster, values
+from tests.support.wire import FINE, Meddling
 from tests.unit.client.producer.test_faults import refusal, run
 
 PARTITIONS = 3
@@ -44,7 +46,7 @@ PASSING = [
 class Chaos:
     """How bad it is, drawn from the seed; `is_over` ends it."""
 
-    def __init__(self, cluster: VirtualCluster) -> None:
+    def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
         self.chance: Random = cluster.chance
         self.loses_answers = self.chance.uniform(0, 0.3)
@@ -54,45 +56,55 @@ class Chaos:
         self.finds_too_large = self.chance.uniform(0, 0.05)
         self.is_slow = self.chance.uniform(0, 0.05)
         self.is_over = False
+        self.seen: set[tuple[int, int, int]] = set()
         cluster.meddle = self.meddle
 
     def is_so(self, probability: float) -> bool:
         return self.chance.random() < probability
 
-    def meddle(self, broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(self, broker: int, request: Request) -> Meddling:
         if self.is_over:
             return FINE
         body = request.body
         if not isinstance(body, ProduceRequest):
             return Meddling(is_lost=self.is_so(0.02))
+        is_new = self.is_new(body)
         if self.is_so(self.loses_answers):
             return Meddling(loses_answer=True)
         if self.is_so(self.loses_requests):
             return Meddling(is_lost=True)
         if self.is_so(self.moves_leaders):
-            self.cluster.move_leader("a", self.chance.randrange(PARTITIONS), self.chance.randint(1, 3))
+            self.cluster.move_leader_soon("a", self.chance.randrange(PARTITIONS), self.chance.randint(1, 3))
         if self.is_so(self.refuses):
             return Meddling(answer=refusal(body, self.chance.choice(PASSING)))
-        if self.is_so(self.finds_too_large):
+        if self.is_so(self.finds_too_large) and is_new:
             return Meddling(answer=refusal(body, MessageTooLarge.code))
         return Meddling(delay_ms=self.chance.uniform(0, 400) if self.is_so(self.is_slow) else 0)
 
+    def is_new(self, request: ProduceRequest) -> bool:
+        """Whether none of it was sent before: what a broker has taken once, it does not find too large later."""
+        sent = {
+            (one.index, batch.producer_epoch, batch.base_sequence)
+            for topic in request.topic_data
+            for one in topic.partition_data
+            for batch in batches(memoryview(one.records or b""))
+        }
+        is_new = not sent & self.seen
+        self.seen |= sent
+        return is_new
+
     def toggle_a_broker(self) -> None:
-        """Stop one, in order or not, or start one that is away; another leads meanwhile."""
+        """End one, so that others hear of it or not, or start one that is away; another leads meanwhile."""
         broker = self.cluster.brokers[self.chance.randint(1, 3)]
-        running = [index for index, one in self.cluster.brokers.items() if one.is_running and one is not broker]
         if not broker.is_running:
             broker.start()
-        elif running:
-            broker.stop() if self.is_so(0.5) else broker.crash()
-            for index, partition in enumerate(self.cluster.topics["a"][1]):
-                if partition.leader == broker.index:
-                    self.cluster.move_leader("a", index, self.chance.choice(running))
+        elif any(one.is_running and one is not broker for one in self.cluster.brokers.values()):
+            broker.kill() if self.is_so(0.5) else broker.crash()
 
-    def end(self) -> None:
+    async def end(self) -> None:
         self.is_over = True
         for broker in self.cluster.brokers.values():
-            broker.start()
+            await broker.start()
 
 
 @pytest.mark.parametrize("first_sequence", [0, 2**31 - 15], ids=["from-zero", "over-the-wrap"])
@@ -101,8 +113,7 @@ def test_what_was_acknowledged_is_there_once_and_in_order_whatever_happens(
     seed: int, first_sequence: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin_at(monkeypatch, first_sequence)
-    cluster = VirtualCluster(seed)
-    cluster.first_sequences.add(first_sequence)
+    cluster = BrokerCluster(seed)
     cluster.create_topic("a", PARTITIONS)
     chaos = Chaos(cluster)
     chance = cluster.chance
@@ -117,10 +128,10 @@ def test_what_was_acknowledged_is_there_once_and_in_order_whatever_happens(
                 await producer._core.world.tasks.sleep_ms(chance.uniform(0, 50))
             if chaos.is_so(0.01):
                 chaos.toggle_a_broker()
-        chaos.end()
+        await chaos.end()
         await producer.flush(3600)
         for partition, deliveries in enumerate(sent):
-            check(deliveries, values(cluster, "a")[partition])
+            check(deliveries, cluster.values("a")[partition])
         metrics = producer.metrics()
         assert metrics.value("buffer-available-bytes") == metrics.value("buffer-total-bytes")
 

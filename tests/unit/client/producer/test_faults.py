@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ottla.client.errors import BufferExhausted, ClientClosed, DeliveryTimeout, KafkaTimeout
-from ottla.client.network import Node
 from ottla.client.producer import AsyncProducer, Delivery
 from ottla.errors import (
     KafkaStorageError,
@@ -19,7 +18,6 @@ from ottla.errors import (
     TopicAuthorizationFailed,
     UnknownProducerId,
 )
-from ottla.types import TopicPartition
 from ottla.wire.frames import Request
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -28,10 +26,11 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.support.virtual_cluster import FINE, Meddling, VirtualBroker, VirtualCluster, only, values
+from tests.support.broker_cluster import BrokerCluster
+from tests.support.wire import FINE, Meddling, only
 
 
-def run(cluster: VirtualCluster, main: Callable[[AsyncProducer], Any], **settings: Any) -> Any:
+def run(cluster: BrokerCluster, main: Callable[[AsyncProducer], Any], **settings: Any) -> Any:
     async def with_producer(world: Any) -> Any:
         settings.setdefault("bootstrap_servers", cluster.bootstrap_servers)
         producer = AsyncProducer(world=world, **settings)
@@ -60,11 +59,11 @@ def refusal(request: ProduceRequest, error_code: int, **more: Any) -> ProduceRes
     )
 
 
-def refuse_first(count: int, error_code: int, **more: Any) -> Callable[[VirtualBroker, Request], Meddling]:
+def refuse_first(count: int, error_code: int, **more: Any) -> Callable[[int, Request], Meddling]:
     """A meddler that refuses the first Produce requests."""
     left = count
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         nonlocal left
         if isinstance(request.body, ProduceRequest) and left > 0:
             left -= 1
@@ -88,7 +87,7 @@ async def send_all(producer: AsyncProducer, topic: str, count: int) -> list[Deli
 
 @pytest.mark.parametrize("idempotence", [True, False])
 def test_a_retriable_error_is_retried_until_it_passes(idempotence: bool) -> None:
-    cluster = VirtualCluster(1)
+    cluster = BrokerCluster(1)
     cluster.create_topic("a")
     cluster.meddle = refuse_first(3, NotEnoughReplicas.code)
 
@@ -99,16 +98,16 @@ def test_a_retriable_error_is_retried_until_it_passes(idempotence: bool) -> None
         assert producer.metrics().value("record-retry-total") == 3
 
     run(cluster, main, enable_idempotence=idempotence)
-    assert values(cluster, "a") == [[b"v"]]
+    assert cluster.values("a") == [[b"v"]]
 
 
 def test_a_new_leader_told_with_the_refusal_is_tried_without_waiting() -> None:
-    cluster = VirtualCluster(2)
+    cluster = BrokerCluster(2)
     cluster.create_topic("a")
 
     async def main(producer: AsyncProducer) -> float:
         await producer.send_and_wait("a", b"0")
-        cluster.move_leader("a", 0, 2)
+        await cluster.move_leader("a", 0, 2)
         asked = len(only(cluster.requests, "Metadata"))
         clock = producer._core.world.clock
         started = clock.monotonic_ms()
@@ -118,16 +117,16 @@ def test_a_new_leader_told_with_the_refusal_is_tried_without_waiting() -> None:
 
     # The backoff alone would be 5 s.
     assert run(cluster, main, retry_backoff_ms=5000, retry_backoff_max_ms=5000, linger_ms=0) < 1000
-    assert values(cluster, "a") == [[b"0", b"1"]]
+    assert cluster.values("a") == [[b"0", b"1"]]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_lost_answers_and_moving_leaders_lose_nothing_and_repeat_nothing(seed: int) -> None:
     """Idempotence with five requests under way: each answer may be lost after the append, each leader may move."""
-    cluster = VirtualCluster(seed)
+    cluster = BrokerCluster(seed)
     cluster.create_topic("a", 2)
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         if isinstance(request.body, ProduceRequest):
             chance = cluster.chance.random()
             if chance < 0.1:
@@ -135,7 +134,7 @@ def test_lost_answers_and_moving_leaders_lose_nothing_and_repeat_nothing(seed: i
             if chance < 0.15:
                 return Meddling(is_lost=True)
             if chance < 0.2:
-                cluster.move_leader("a", cluster.chance.randrange(2), cluster.chance.randint(1, 3))
+                cluster.move_leader_soon("a", cluster.chance.randrange(2), cluster.chance.randint(1, 3))
             if chance < 0.25:
                 return Meddling(answer=refusal(request.body, KafkaStorageError.code))
         return FINE
@@ -152,11 +151,11 @@ def test_lost_answers_and_moving_leaders_lose_nothing_and_repeat_nothing(seed: i
 
     cluster.meddle = meddle
     run(cluster, main, batch_size=0, request_timeout_ms=1000, delivery_timeout_ms=600_000)
-    assert values(cluster, "a") == [numbered(200)[0::2], numbered(200)[1::2]]
+    assert cluster.values("a") == [numbered(200)[0::2], numbered(200)[1::2]]
 
 
 def test_without_idempotence_one_request_at_a_time_keeps_the_order() -> None:
-    cluster = VirtualCluster(3)
+    cluster = BrokerCluster(3)
     cluster.create_topic("a")
     cluster.meddle = refuse_first(4, NotEnoughReplicas.code)
 
@@ -165,30 +164,30 @@ def test_without_idempotence_one_request_at_a_time_keeps_the_order() -> None:
         await producer.flush()
 
     run(cluster, main, enable_idempotence=False, max_in_flight_requests_per_connection=1, batch_size=0)
-    assert values(cluster, "a") == [numbered(20)]
+    assert cluster.values("a") == [numbered(20)]
 
 
 def test_a_broker_that_comes_back_gets_what_waited_for_it_once() -> None:
-    cluster = VirtualCluster(4, broker_count=1)
+    cluster = BrokerCluster(4, broker_count=1)
     cluster.create_topic("a")
 
     async def main(producer: AsyncProducer) -> None:
         await producer.send_and_wait("a", b"0", partition=0)
-        cluster.brokers[1].stop()
+        cluster.brokers[1].kill()
         deliveries = [await producer.send("a", value, partition=0) for value in numbered(10)[1:]]
         await producer._core.world.tasks.sleep_ms(5000)
         assert not any(delivery.done() for delivery in deliveries)
-        cluster.brokers[1].start()
+        await cluster.brokers[1].start()
         await producer.flush(60)
 
     run(cluster, main, batch_size=0, retries=3)
-    assert values(cluster, "a") == [numbered(10)]
+    assert cluster.values("a") == [numbered(10)]
 
 
 def test_a_batch_that_was_not_answered_is_not_outrun_by_more_than_a_broker_remembers() -> None:
     """A broker hangs on to the answers to two batches that it has written, and another leads. Were the new one sent
     more than five batches before the first two are sent again, it would not know these any more."""
-    cluster = VirtualCluster(24)
+    cluster = BrokerCluster(24)
     cluster.create_topic("a")
 
     async def main(producer: AsyncProducer) -> None:
@@ -198,8 +197,8 @@ def test_a_batch_that_was_not_answered_is_not_outrun_by_more_than_a_broker_remem
         cluster.meddle = lambda broker, request: Meddling(delay_ms=100_000 * (request.header.request_api_key == 0))
         await world.tasks.sleep_ms(50)
         cluster.meddle = lambda broker, request: FINE
-        cluster.move_leader("a", 0, 2)
-        producer._core.metadata.update_leader(TopicPartition("a", 0), 2, 1, [Node(2, "broker2", 9092)])
+        await cluster.move_leader("a", 0, 2)
+        producer._core.metadata.request_update()
         for number in range(3, 30):
             deliveries.append(await producer.send("a", b"%d" % number, partition=0))
             await world.tasks.sleep_ms(20)
@@ -208,13 +207,13 @@ def test_a_batch_that_was_not_answered_is_not_outrun_by_more_than_a_broker_remem
         assert [(await delivery).offset for delivery in deliveries] == list(range(1, 30))
 
     run(cluster, main, batch_size=0, linger_ms=0, request_timeout_ms=3000, delivery_timeout_ms=60_000)
-    assert values(cluster, "a") == [numbered(30)]
+    assert cluster.values("a") == [numbered(30)]
 
 
 def test_the_first_batch_goes_alone_so_that_no_later_one_is_taken_for_the_first() -> None:
     """Kafka's producer sends five at once; where only the first is refused, as right after a topic was made, the broker
     begins with the second and refuses the first until `delivery.timeout.ms`."""
-    cluster = VirtualCluster(25)
+    cluster = BrokerCluster(25)
     cluster.create_topic("a", 3)
     cluster.meddle = refuse_first(1, KafkaStorageError.code)
 
@@ -224,15 +223,16 @@ def test_the_first_batch_goes_alone_so_that_no_later_one_is_taken_for_the_first(
         assert [(await delivery).offset for delivery in deliveries] == list(range(20))
 
     run(cluster, main, batch_size=0, linger_ms=0)
-    assert values(cluster, "a")[0] == numbered(20)
+    assert cluster.values("a")[0] == numbered(20)
 
 
 def test_records_without_a_key_avoid_a_broker_that_takes_nothing() -> None:
-    cluster = VirtualCluster(27)
+    """Of its leader alone: how quick the followers are is not what this is about."""
+    cluster = BrokerCluster(27)
     cluster.create_topic("a", 3)
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
-        return Meddling(is_lost=broker.index == 1 and isinstance(request.body, ProduceRequest))
+    def meddle(broker: int, request: Request) -> Meddling:
+        return Meddling(is_lost=broker == 1 and isinstance(request.body, ProduceRequest))
 
     async def main(producer: AsyncProducer) -> list[int]:
         chosen = []
@@ -244,8 +244,8 @@ def test_records_without_a_key_avoid_a_broker_that_takes_nothing() -> None:
         return chosen
 
     cluster.meddle = meddle
-    settings = {"batch.size": 250, "max.in.flight.requests.per.connection": 1, "request.timeout.ms": 60_000}
-    chosen = run(cluster, main, config=settings, partitioner_availability_timeout_ms=200)
+    settings = {"batch.size": 250, "max.in.flight.requests.per.connection": 1, "request.timeout.ms": 60_000, "acks": 1}
+    chosen = run(cluster, main, config=settings, partitioner_availability_timeout_ms=200, enable_idempotence=False)
     assert 0 in chosen[:100]
     assert set(chosen[100:]) == {1, 2}
 
@@ -254,10 +254,10 @@ def test_records_without_a_key_avoid_a_broker_that_takes_nothing() -> None:
 
 
 def test_an_error_that_no_retry_mends_fails_its_batch_alone() -> None:
-    cluster = VirtualCluster(5)
+    cluster = BrokerCluster(5)
     cluster.create_topic("a", 2)
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         if isinstance(request.body, ProduceRequest) and request.body.topic_data[0].partition_data[0].index == 0:
             return Meddling(answer=refusal(request.body, TopicAuthorizationFailed.code))
         return FINE
@@ -277,11 +277,11 @@ def test_an_error_that_no_retry_mends_fails_its_batch_alone() -> None:
 
     cluster.meddle = meddle
     run(cluster, main)
-    assert values(cluster, "a") == [[b"again"], [b"yes"]]
+    assert cluster.values("a") == [[b"again"], [b"yes"]]
 
 
 def test_records_of_a_refused_batch_are_told_apart() -> None:
-    cluster = VirtualCluster(6)
+    cluster = BrokerCluster(6)
     cluster.create_topic("a")
     cluster.meddle = refuse_first(
         1, 87, record_errors=[BatchIndexAndErrorMessage(1, "has no key")], error_message="one is bad"
@@ -297,7 +297,7 @@ def test_records_of_a_refused_batch_are_told_apart() -> None:
 
 
 def test_retries_that_are_used_up_fail_the_record_with_the_last_error() -> None:
-    cluster = VirtualCluster(7)
+    cluster = BrokerCluster(7)
     cluster.create_topic("a")
     cluster.meddle = refuse_first(100, NotEnoughReplicas.code)
 
@@ -310,7 +310,7 @@ def test_retries_that_are_used_up_fail_the_record_with_the_last_error() -> None:
 
 
 def test_a_record_is_given_up_after_the_delivery_time_out_and_not_much_later() -> None:
-    cluster = VirtualCluster(8)
+    cluster = BrokerCluster(8)
     cluster.create_topic("a")
     cluster.meddle = lambda broker, request: Meddling(is_lost=isinstance(request.body, ProduceRequest))
 
@@ -326,11 +326,11 @@ def test_a_record_is_given_up_after_the_delivery_time_out_and_not_much_later() -
 
 def test_after_an_expired_batch_the_partition_goes_on_without_a_gap_and_without_repeats() -> None:
     """The batch may have been written or not, so the producer takes a new epoch before it goes on (KIP-360)."""
-    cluster = VirtualCluster(9)
+    cluster = BrokerCluster(9)
     cluster.create_topic("a")
     is_broken = True
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         return Meddling(loses_answer=is_broken and isinstance(request.body, ProduceRequest))
 
     async def main(producer: AsyncProducer) -> None:
@@ -344,14 +344,14 @@ def test_after_an_expired_batch_the_partition_goes_on_without_a_gap_and_without_
 
     cluster.meddle = meddle
     run(cluster, main, batch_size=0, request_timeout_ms=500, delivery_timeout_ms=1000, linger_ms=0)
-    written = values(cluster, "a")[0]
+    written = cluster.values("a")[0]
     assert written[-1] == b"next"
     assert len(written) == len(set(written))
 
 
 @pytest.mark.parametrize("error", [OutOfOrderSequenceNumber, UnknownProducerId])
 def test_a_broker_that_has_forgotten_the_producer_is_met_with_a_new_epoch(error: type[Exception]) -> None:
-    cluster = VirtualCluster(10)
+    cluster = BrokerCluster(10)
     cluster.create_topic("a")
 
     async def main(producer: AsyncProducer) -> None:
@@ -365,14 +365,14 @@ def test_a_broker_that_has_forgotten_the_producer_is_met_with_a_new_epoch(error:
         assert manager.producer.epoch == before.epoch + 1
 
     run(cluster, main)
-    assert values(cluster, "a") == [[b"0", b"1"]]
+    assert cluster.values("a") == [[b"0", b"1"]]
 
 
 def test_a_batch_that_is_too_large_for_the_broker_is_split_until_it_fits() -> None:
-    cluster = VirtualCluster(11)
+    cluster = BrokerCluster(11)
     cluster.create_topic("a")
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         if isinstance(request.body, ProduceRequest):
             records = request.body.topic_data[0].partition_data[0].records
             if records is not None and len(records) > 400:
@@ -399,17 +399,17 @@ def test_a_batch_that_is_too_large_for_the_broker_is_split_until_it_fits() -> No
 
     cluster.meddle = meddle
     run(cluster, main)
-    assert [value[:3] for value in values(cluster, "a")[0][:40] if value] == [b"%03d" % number for number in range(40)]
+    assert [value[:3] for value in cluster.values("a")[0][:40] if value] == [b"%03d" % number for number in range(40)]
 
 
 def test_the_parts_of_a_split_batch_keep_its_time_to_be_delivered() -> None:
     """The batch is refused as too large after five seconds, while a younger one waits already; then nothing is answered
     any more. The parts expire ten seconds after the batch was begun, not with the younger one."""
-    cluster = VirtualCluster(28)
+    cluster = BrokerCluster(28)
     cluster.create_topic("a")
     is_split = False
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         nonlocal is_split
         if not isinstance(request.body, ProduceRequest):
             return FINE
@@ -442,10 +442,10 @@ def test_the_parts_of_a_split_batch_keep_its_time_to_be_delivered() -> None:
 
 def test_a_record_that_is_too_large_fails_without_the_small_one_beside_it() -> None:
     """Splitting by size alone would put the two into one batch again, and again."""
-    cluster = VirtualCluster(26)
+    cluster = BrokerCluster(26)
     cluster.create_topic("a")
 
-    def meddle(broker: VirtualBroker, request: Request) -> Meddling:
+    def meddle(broker: int, request: Request) -> Meddling:
         if isinstance(request.body, ProduceRequest):
             records = request.body.topic_data[0].partition_data[0].records
             if records is not None and len(records) > 1000:
@@ -462,11 +462,11 @@ def test_a_record_that_is_too_large_fails_without_the_small_one_beside_it() -> N
 
     cluster.meddle = meddle
     run(cluster, main)
-    assert values(cluster, "a") == [[b"small"]]
+    assert cluster.values("a") == [[b"small"]]
 
 
 def test_one_record_that_is_too_large_for_the_broker_fails() -> None:
-    cluster = VirtualCluster(12)
+    cluster = BrokerCluster(12)
     cluster.create_topic("a")
     cluster.meddle = refuse_first(1, MessageTooLarge.code)
 
@@ -481,7 +481,7 @@ def test_one_record_that_is_too_large_for_the_broker_fails() -> None:
 
 
 def test_a_topic_that_does_not_exist_is_waited_for_and_then_given_up() -> None:
-    cluster = VirtualCluster(13)
+    cluster = BrokerCluster(13)
 
     async def main(producer: AsyncProducer) -> None:
         with pytest.raises(KafkaTimeout, match="Topic nowhere not present in metadata after 1500 ms"):
@@ -491,7 +491,7 @@ def test_a_topic_that_does_not_exist_is_waited_for_and_then_given_up() -> None:
 
 
 def test_a_partition_that_does_not_exist_is_waited_for_and_then_given_up() -> None:
-    cluster = VirtualCluster(14)
+    cluster = BrokerCluster(14)
     cluster.create_topic("a", 2)
 
     async def main(producer: AsyncProducer) -> None:
@@ -503,7 +503,7 @@ def test_a_partition_that_does_not_exist_is_waited_for_and_then_given_up() -> No
 
 
 def test_a_full_buffer_holds_senders_back_and_serves_them_in_turn() -> None:
-    cluster = VirtualCluster(15)
+    cluster = BrokerCluster(15)
     cluster.create_topic("a")
     cluster.meddle = lambda broker, request: Meddling(delay_ms=50 if isinstance(request.body, ProduceRequest) else 0)
 
@@ -515,11 +515,11 @@ def test_a_full_buffer_holds_senders_back_and_serves_them_in_turn() -> None:
         assert producer.metrics().value("buffer-available-bytes") == 4096
 
     run(cluster, main, buffer_memory=4096, batch_size=1024, linger_ms=1000)
-    assert [value[:2] for value in values(cluster, "a")[0] if value] == [b"%02d" % number for number in range(30)]
+    assert [value[:2] for value in cluster.values("a")[0] if value] == [b"%02d" % number for number in range(30)]
 
 
 def test_a_buffer_that_stays_full_is_an_error_after_the_time_to_block() -> None:
-    cluster = VirtualCluster(16)
+    cluster = BrokerCluster(16)
     cluster.create_topic("a")
     cluster.meddle = lambda broker, request: Meddling(is_lost=isinstance(request.body, ProduceRequest))
 
@@ -538,7 +538,7 @@ def test_a_buffer_that_stays_full_is_an_error_after_the_time_to_block() -> None:
 
 
 def test_records_linger_together_and_a_flush_does_not_wait_for_them() -> None:
-    cluster = VirtualCluster(17)
+    cluster = BrokerCluster(17)
     cluster.create_topic("a")
 
     async def main(producer: AsyncProducer) -> None:
@@ -560,7 +560,7 @@ def test_records_linger_together_and_a_flush_does_not_wait_for_them() -> None:
 
 
 def test_closing_sends_what_is_left_and_closing_at_once_fails_it() -> None:
-    cluster = VirtualCluster(18)
+    cluster = BrokerCluster(18)
     cluster.create_topic("a")
 
     async def main(producer: AsyncProducer) -> None:
@@ -573,9 +573,9 @@ def test_closing_sends_what_is_left_and_closing_at_once_fails_it() -> None:
         await producer.close()
 
     run(cluster, main, linger_ms=60_000)
-    assert values(cluster, "a") == [[b"sent"]]
+    assert cluster.values("a") == [[b"sent"]]
 
-    cluster = VirtualCluster(19)
+    cluster = BrokerCluster(19)
     cluster.create_topic("a")
     cluster.meddle = lambda broker, request: Meddling(is_lost=isinstance(request.body, ProduceRequest))
 
@@ -592,7 +592,7 @@ def test_closing_sends_what_is_left_and_closing_at_once_fails_it() -> None:
 
 
 def test_acks_0_is_told_nothing_and_still_writes() -> None:
-    cluster = VirtualCluster(20)
+    cluster = BrokerCluster(20)
     cluster.create_topic("a")
 
     async def main(producer: AsyncProducer) -> None:
@@ -600,11 +600,11 @@ def test_acks_0_is_told_nothing_and_still_writes() -> None:
         await producer._core.world.tasks.sleep_ms(100)
 
     run(cluster, main, acks=0)
-    assert values(cluster, "a") == [[b"v"]]
+    assert cluster.values("a") == [[b"v"]]
 
 
 def test_an_old_broker_is_spoken_to_by_name_and_in_its_version() -> None:
-    cluster = VirtualCluster(21, versions={"Produce": (3, 7), "Metadata": (1, 7), "InitProducerId": (0, 1)})
+    cluster = BrokerCluster(21, versions={"Produce": (3, 7), "Metadata": (1, 7), "InitProducerId": (0, 1)})
     cluster.create_topic("a")
 
     async def main(producer: AsyncProducer) -> None:
@@ -612,11 +612,11 @@ def test_an_old_broker_is_spoken_to_by_name_and_in_its_version() -> None:
 
     run(cluster, main)
     assert {version for _, version in only(cluster.requests, "Produce")} == {7}
-    assert values(cluster, "a") == [[b"v"]]
+    assert cluster.values("a") == [[b"v"]]
 
 
 def test_a_callback_that_raises_harms_nobody() -> None:
-    cluster = VirtualCluster(22)
+    cluster = BrokerCluster(22)
     cluster.create_topic("a")
 
     async def main(producer: AsyncProducer) -> None:
@@ -630,7 +630,7 @@ def test_a_callback_that_raises_harms_nobody() -> None:
 
 
 def test_a_connection_that_breaks_fails_with_a_network_error_when_nothing_may_be_retried() -> None:
-    cluster = VirtualCluster(23)
+    cluster = BrokerCluster(23)
     cluster.create_topic("a")
     cluster.meddle = lambda broker, request: Meddling(loses_answer=isinstance(request.body, ProduceRequest))
 
