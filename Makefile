@@ -61,7 +61,7 @@ soak: $(COMPILED) ## hours: more seeds, rounds and kills, old Kafkas, YARN, clie
 	OTTLA_SOAK=1 OTTLA_CLIENT_SEEDS=500 OTTLA_COPY_SEEDS=100 OTTLA_GROUP_SEEDS=200 OTTLA_SHARE_SEEDS=100 \
 	    $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout 3600 --ignore tests/pipelines $(ARGS)
 	OTTLA_SOAK=1 $(BIN)/pytest --timeout 3600 tests/pipelines $(ARGS)
-	OTTLA_SOAK=1 OTTLA_TESTS_NODES=3 $(BIN)/pytest -n 2 --dist loadfile --timeout 3600 tests/clients $(ARGS)
+	OTTLA_TESTS_NODES=3 $(BIN)/pytest -n 2 --dist loadfile --timeout 600 tests/clients $(ARGS)
 	OTTLA_TESTS_AGAINST=kafka $(BIN)/pytest --timeout 600 tests/clients/ours tests/clients/groups $(ARGS)
 
 lock: $(READY) ## resolve requirements/dev.in anew into the lock file
