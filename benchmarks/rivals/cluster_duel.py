@@ -45,7 +45,7 @@ class Sizes:
     round_trips: int = 2_000
     created_partitions: int = 2_000
     created_rounds: int = 2
-    kills: int = 3
+    kills: int = 5
     settle_s: float = 1.0
     """How long the writer of the failovers goes on before a node dies."""
     many_partitions: int = 5_000
