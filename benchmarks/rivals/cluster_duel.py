@@ -178,6 +178,7 @@ def _gap(cluster: Cluster, topic: str, sizes: Sizes, *, is_kill: bool) -> float:
     partition, leader = next((one, node) for one, node in cluster.leaders(topic).items() if node != controller)
     writer = Writer(cluster.address, topic, partition)
     writer.start()
+    writer.await_progress()  # a gap has two ends: on a busy machine the first write alone takes seconds
     time.sleep(sizes.settle_s)
     if cluster.leaders(topic)[partition] != leader:
         raise RuntimeError(f"{cluster.name}: the leader of {topic}-{partition} has moved by itself")
