@@ -64,14 +64,14 @@ def created(bench: Bench) -> Result:
 
 @benchmark("cluster", "kill -9 of a leader to the next write", bar=AtMost(0.7))
 def killed(bench: Bench) -> Result:
-    """The longest time without an acknowledgement for a writer to one partition; the median of three."""
+    """The longest time without an acknowledgement for a writer to one partition; the median of five."""
     duel = duel_of(bench.quick)
     return beside(duel, duel.median_s("kill"), Unit.SECONDS)
 
 
 @benchmark("cluster", "controlled shutdown of a leader, longest gap", bar=AtMost(0.5))
 def shut_down(bench: Bench) -> Result:
-    """The same when the leader is ended by SIGTERM; the median of three."""
+    """The same when the leader is ended by SIGTERM; the median of five."""
     duel = duel_of(bench.quick)
     return beside(duel, duel.median_s("shutdown"), Unit.SECONDS)
 

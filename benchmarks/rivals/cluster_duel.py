@@ -43,7 +43,7 @@ class Sizes:
     round_trips: int = 2_000
     created_partitions: int = 2_000
     created_rounds: int = 2
-    kills: int = 3
+    kills: int = 5
     settle_s: float = 1.0
     """How long the writer of the failovers goes on before a node dies."""
     many_partitions: int = 5_000
@@ -176,6 +176,7 @@ def _gap(cluster: Cluster, topic: str, sizes: Sizes, *, is_kill: bool) -> float:
     partition, leader = next((one, node) for one, node in cluster.leaders(topic).items() if node != controller)
     writer = Writer(cluster.address, topic, partition)
     writer.start()
+    writer.await_progress()  # a gap has two ends: on a busy machine the first write alone takes seconds
     time.sleep(sizes.settle_s)
     if cluster.leaders(topic)[partition] != leader:
         raise RuntimeError(f"{cluster.name}: the leader of {topic}-{partition} has moved by itself")

@@ -12,7 +12,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, NetworkException
+from ottla.net import ConnectionRefused
 from ottla.replica.fetcher import (
     Delayed,
     Fact,
@@ -30,6 +31,9 @@ from ottla.wire import Message
 from ottla.world import NodeWorld, Promise, Task
 
 log = logging.getLogger(__name__)
+
+SETTLING_MS = 500
+"""How long after a leader has hung up its partitions may be expected to get another one."""
 
 FetcherId: TypeAlias = tuple[int, int]
 """The leader, and which of the fetchers from it."""
@@ -67,6 +71,8 @@ class FetcherManager:
         self.fetcher_count = fetcher_count
         """`num.replica.fetchers`: how many fetch from each leader."""
         self.fetchers: dict[FetcherId, _Running] = {}
+        self.lost_ms: dict[int, int] = {}
+        """Leaders that have hung up on a fetch and not answered one since: when that was, in monotonic time."""
         self._places: dict[Key, tuple[FetcherId, TopicPartition, int]] = {}
         """Where each partition is fetched, and in which leader epoch."""
 
@@ -109,6 +115,11 @@ class FetcherManager:
         self._places.clear()
 
     # What it shows
+
+    def is_settling(self, leader_id: int) -> bool:
+        """Whether a leader has just hung up, as one does whose process dies: the metadata may name another soon."""
+        lost_ms = self.lost_ms.get(leader_id)
+        return lost_ms is not None and self._world.clock.monotonic_ms() - lost_ms < SETTLING_MS
 
     @property
     def max_lag(self) -> int:
@@ -167,6 +178,7 @@ class _Running:
                 break
         if self._manager.fetchers.get(self._place) is self:
             del self._manager.fetchers[self._place]
+            self._manager.lost_ms.pop(self._place[0], None)
 
     async def _send(self, request: Message) -> None:
         clock = self._world.clock
@@ -179,7 +191,10 @@ class _Running:
                 "[%s] Error in response for %s: %s", self, type(request).__name__, error or type(error).__name__
             )
             self.core.on_failure(request, clock.monotonic_ms())
+            if isinstance(error, NetworkException) and not isinstance(error, ConnectionRefused):
+                self._manager.lost_ms[self._place[0]] = clock.monotonic_ms()
             return
+        self._manager.lost_ms.pop(self._place[0], None)
         self._tell(self.core.on_response(request, response, clock.monotonic_ms()))
 
     async def _wait(self) -> None:

@@ -1,8 +1,13 @@
-"""Metadata (key 3): the brokers, and topics with their partitions and leaders, as one listener's clients see them."""
+"""Metadata (key 3): the brokers, and topics with their partitions and leaders, as one listener's clients see them.
+
+A client that has lost its leader asks another broker within milliseconds, and believes what it is told: librdkafka
+looks again only after a second or two. So a broker on which the same leader has hung up as well does not answer with it
+at once: for half a second it waits for the metadata to name another. Nothing else makes a client wait.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 
 from ottla.errors import (
     NONE,
@@ -29,12 +34,49 @@ from ottla.wire.messages.metadata import (
 )
 
 API_KEY = 3
+LOOK_MS = 5
+"""How often the metadata is looked at while a leader is lost."""
 IDS_VERSION = 12
 """From here on a client may ask by topic id; versions 10 and 11 have the field and refuse it."""
 
 
-def handle(context: BrokerContext, request: MetadataRequest) -> MetadataResponse:
+def handle(context: BrokerContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Everything from one image. Topics that do not exist yet may be created, and are then unknown a last time."""
+    response = _answer(context, request)
+    lost = _lost_leaders(context, response)
+    return _settled(context, request, lost) if lost else response
+
+
+async def _settled(context: BrokerContext, request: MetadataRequest, lost: set[int]) -> MetadataResponse:
+    """The answer when the metadata names no leader any more that has just hung up, or that has had its time."""
+    request.allow_auto_topic_creation = False  # that is on its way
+    image = context.node.image
+    while True:
+        await context.node.world.tasks.sleep_ms(LOOK_MS)
+        if context.node.image is image and _is_any_settling(context, lost) and not context.connection.is_closed:
+            continue
+        image = context.node.image
+        response = _answer(context, request)
+        lost = _lost_leaders(context, response)
+        if not lost or context.connection.is_closed:
+            return response
+
+
+def _lost_leaders(context: BrokerContext, response: MetadataResponse) -> set[int]:
+    """The leaders in the response that have just hung up on this broker."""
+    fetchers = context.broker.replicas.fetchers
+    if fetchers is None or not fetchers.lost_ms:
+        return set()
+    leaders = {partition.leader_id for topic in response.topics for partition in topic.partitions}
+    return {leader_id for leader_id in leaders if fetchers.is_settling(leader_id)}
+
+
+def _is_any_settling(context: BrokerContext, leader_ids: set[int]) -> bool:
+    fetchers = context.broker.replicas.fetchers
+    return fetchers is not None and any(fetchers.is_settling(leader_id) for leader_id in leader_ids)
+
+
+def _answer(context: BrokerContext, request: MetadataRequest) -> MetadataResponse:
     version = context.version
     image: Image = context.node.image
     topics = _topics(context, image, request)

@@ -374,9 +374,11 @@ def test_a_leader_that_does_not_know_yet_that_it_leads_is_asked_again_soon_and_t
         waits.append(resting.max_wait_ms)
         now_ms += resting.max_wait_ms
         follower.fetcher.on_response(resting, told(), now_ms)
-        request = follower.fetcher.next_request(now_ms)
-        assert asked(request) == [(0, 0, -1, 0)]
-        assert getattr(request, "max_wait_ms") == 500  # noqa: B009
+        again = follower.fetcher.next_request(now_ms)
+        assert isinstance(again, FetchRequest)
+        assert asked(again) == [(0, 0, -1, 0)]
+        assert again.max_wait_ms == 500
+        request = again
     assert waits == [20, 40, 80, 100, 100]
     said = [Delayed(T0, error.name, True)]
     assert facts == [said, [], [], said, said]

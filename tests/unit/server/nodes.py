@@ -109,7 +109,7 @@ NODE_PARTS = ("config", "world", "node_id", "cluster_id", "image", "quorum")
 def make_broker(loop: asyncio.AbstractEventLoop, **parts: Any) -> BrokerServices:
     """The services of a broker, and its `NodeContext`, with these parts in the place of those of a test."""
     values: dict[str, Any] = {
-        "replicas": None,
+        "replicas": SimpleNamespace(fetchers=None),
         "fetch_sessions": None,
         "groups": None,
         "transactions": None,
