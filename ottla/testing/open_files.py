@@ -13,16 +13,16 @@ class CountingDisk(SystemDisk):
 
     def __init__(self) -> None:
         super().__init__()
-        self._files: list[File] = []
+        self._opened: list[File] = []
         self._locks: list[Lock] = []
         self._sweep_at = _SWEEP_MIN
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False, may_rest: bool = False) -> File:
         file = super().open(path, create=create, read_only=read_only, may_rest=may_rest)
-        self._files.append(file)
-        if len(self._files) >= self._sweep_at:
-            self._files = [one for one in self._files if _is_open(one)]
-            self._sweep_at = max(_SWEEP_MIN, 2 * len(self._files))
+        self._opened.append(file)
+        if len(self._opened) >= self._sweep_at:
+            self._opened = [one for one in self._opened if _is_open(one)]
+            self._sweep_at = max(_SWEEP_MIN, 2 * len(self._opened))
         return file
 
     def lock(self, path: str) -> Lock:
@@ -32,15 +32,15 @@ class CountingDisk(SystemDisk):
 
     @property
     def open_paths(self) -> list[str]:
-        return [file.path for file in self._files if _is_open(file)]
+        return [file.path for file in self._opened if _is_open(file)]
 
     def close_all(self) -> None:
         """Close what is open and let every lock go, as the end of a process does. Nobody may use the disk meanwhile."""
-        for file in self._files:
+        for file in self._opened:
             file.close()
         for lock in self._locks:
             lock.release()
-        self._files.clear()
+        self._opened.clear()
         self._locks.clear()
 
 

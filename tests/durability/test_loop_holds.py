@@ -27,7 +27,8 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.world import NodeWorld
-from ottla.world.system import SystemDisk, SystemFile
+from ottla.world.system import SystemDisk
+from ottla.world.system_file import SystemFile
 from ottla.world.system_loop import run_node
 from tests.hostile.probe import UnloadedClock
 from tests.support.logs import make_batch
