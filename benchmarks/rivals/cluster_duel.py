@@ -110,7 +110,7 @@ def run(bench: Bench, only: frozenset[str] = frozenset()) -> ClusterDuel:
                 for cluster in clusters if round_ % 2 == 0 else reversed(clusters):
                     scenario(duel if round_ >= warm_up_rounds else ClusterDuel(), cluster, round_)
     if not only or "restart" in only:
-        # In clusters of their own: a node has three open files for each partition, and both kinds the same limit.
+        # In clusters of their own: the other scenarios' partitions would be opened as well.
         for kind in kinds:
             with Cluster(kind, Path(bench.temp_dir())) as cluster:
                 cluster.start()

@@ -25,7 +25,7 @@ from ottla.wire.messages.header import RequestHeader
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 READY_S = 60.0
-STOP_S = 30.0
+STOP_S = 120.0
 POLL_S = 0.002
 METADATA_VERSION = 12
 METADATA_KEY = 3

@@ -61,7 +61,7 @@ class Table(MutableMapping[K, V]):
         return default if found is _GONE else found
 
     def __contains__(self, key: object) -> bool:
-        found = self._changes.get(key)  # type: ignore[call-overload]
+        found = self._changes.get(key)  # type: ignore[arg-type]
         return key in self._base if found is None else found is not _GONE
 
     def __len__(self) -> int:

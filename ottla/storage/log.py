@@ -452,8 +452,8 @@ class Log:
                 self.world.disk, on_failed=self.flusher.on_failed
             )
             on_flushed, file = plan.on_done, None
-            if snapshot is not None:
-                # The next start believes it, and does not look whether it has arrived.
+            if snapshot is not None and not self.producers.is_empty:
+                # Without it the next start reads the log, and some of these producers' records may be deleted by then.
                 file = self.world.disk.open(snapshot)
                 plan.files.append(file)
                 plan.directories = [self.directory]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import MutableMapping
 
 import pytest
 
@@ -18,9 +19,9 @@ from ottla.wire.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 def test_generations_of_copies_read_as_dicts_do(seed: int) -> None:
     chance = random.Random(seed)
     plain = {key: str(key) for key in range(PLAIN_MAX + chance.randrange(200))}
-    table = copied(plain)
+    table: MutableMapping[int, str] = copied(plain)
     assert isinstance(table, Table)
-    generations = []
+    generations: list[tuple[MutableMapping[int, str], dict[int, str]]] = []
     for _ in range(60):
         generations.append((table, dict(plain)))
         table, plain = copied(table), dict(plain)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.world import open_files
 from ottla.world.disk import File
 from ottla.world.open_files import OPEN_MIN, OpenFiles, RestingFile, raise_open_file_limit
 from ottla.world.system import SystemDisk
@@ -25,7 +24,7 @@ class Syncs:
         self.count = 0
         self.failure: OSError | None = None
         self._sync = os.fsync
-        monkeypatch.setattr(open_files.os, "fsync", self)
+        monkeypatch.setattr(os, "fsync", self)
 
     def __call__(self, fd: int) -> None:
         self.count += 1
@@ -144,7 +143,7 @@ def test_a_file_does_not_rest_while_another_thread_syncs_it(tmp_path: Path, monk
         is_syncing.set()
         assert may_end.wait(10)
 
-    monkeypatch.setattr(open_files.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     thread = threading.Thread(target=file.sync)
     thread.start()
     assert is_syncing.wait(10)
