@@ -236,7 +236,9 @@ def test_a_checkpoint_of_one_connector_is_continued_by_the_other(judge: Judge, c
         )
         assert query.awaitTermination(100)
         offsets = (judge.directory / "handover" / "offsets" / str(round_)).read_text().splitlines()[-1]
-        ids = {f"parity-handover@{topic_id(cluster, 'parity-handover')}": {}} if name == OURS else {}
+        ids: dict[str, dict[str, int]] = (
+            {f"parity-handover@{topic_id(cluster, 'parity-handover')}": {}} if name == OURS else {}
+        )
         assert json.loads(offsets) == {"parity-handover": {"0": 10 * (round_ + 1), "1": 10 * (round_ + 1)}, **ids}
         rows = judge.rows(OURS, subscribe="parity-handed-over")
         assert len(rows) == 20 * (round_ + 1), "nothing is read twice and nothing is left out"
