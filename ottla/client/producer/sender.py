@@ -272,13 +272,18 @@ class Sender:
             return
         node.is_connecting = True
 
-        def answered(response: Message | None, error: KafkaError | None) -> None:
+        def try_again() -> None:
             node.is_connecting = False
+            self.run()
+
+        def answered(response: Message | None, error: KafkaError | None) -> None:
             if isinstance(error, _Connected):
-                self._world.tasks.soon(self.run)
+                self._world.tasks.soon(try_again)
             elif not isinstance(error, ClientClosed):
                 self._metadata.request_update()
-                self._world.tasks.later(self._network.retry_backoff.delay_ms(0), self.run)
+                # Until then it counts as connecting. A broker that metadata does not name is refused at once: if every
+                # run began anew with each such broker and set a timer for it, their number would double each time.
+                self._world.tasks.later(self._network.retry_backoff.delay_ms(0), try_again)
 
         # The request is never made: asked to be, the connection is there.
         self._network.send_then(node.node_id, Build(PRODUCE_KEY, _never), answered)

@@ -17,8 +17,10 @@ from ottla.errors import (
     OutOfOrderSequenceNumber,
     TopicAuthorizationFailed,
     UnknownProducerId,
+    UnknownTopicOrPartition,
 )
 from ottla.wire.frames import Request
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -639,3 +641,41 @@ def test_a_connection_that_breaks_fails_with_a_network_error_when_nothing_may_be
             await producer.send_and_wait("a", b"v")
 
     run(cluster, main, retries=0)
+
+
+def test_brokers_that_metadata_names_no_more_are_looked_for_once_in_a_backoff() -> None:
+    """Each look set a timer of its own for each of them, so that with two such brokers their number doubled."""
+    cluster = BrokerCluster(108)
+    cluster.create_topic("a", 3, copies=1)
+
+    def forget(found: MetadataResponse) -> None:
+        found.brokers = found.brokers[:1]
+        for topic in found.topics:
+            topic.error_code, topic.partitions = UnknownTopicOrPartition.code, []
+
+    def meddle(broker: int, request: Request) -> Meddling:
+        return Meddling(change=forget) if isinstance(request.body, MetadataRequest) else FINE
+
+    async def main(producer: AsyncProducer) -> None:
+        world, sender = producer._core.world, producer._core.sender
+        deliveries = [await producer.send("a", b"%d" % number, partition=number) for number in range(3)]
+        cluster.meddle = meddle
+        producer._core.metadata.request_update()
+        await world.tasks.sleep_ms(400)
+        for node_id in (1, 2, 3):
+            sender._network.disconnect(node_id, NetworkException("as after a restart"))
+        runs = 0
+        run_once = sender._run_once
+
+        def count() -> None:
+            nonlocal runs
+            runs += 1
+            run_once()
+
+        sender._run_once = count  # type: ignore[method-assign]
+        await world.tasks.sleep_ms(3_000)
+        assert 10 < runs < 200
+        cluster.meddle = lambda broker, request: FINE
+        assert [(await delivery).offset for delivery in deliveries] == [0, 0, 0]
+
+    run(cluster, main, linger_ms=500, retry_backoff_ms=100, retry_backoff_max_ms=100)
