@@ -218,7 +218,9 @@ def test_a_link_between_two_nodes_is_cut_and_everyone_else_goes_on(silent: bool)
         cluster.cut(leader, follower, silent=silent)
         assert write(producer, topic, "meanwhile") == [None]
         # The node that is asked may be the follower itself, which hears of it later, or not while it is cut off.
-        eventually(lambda: follower + 1 not in cluster_partition(cluster, topic).isrs)
+        eventually(
+            lambda: follower + 1 not in cluster_partition(cluster, topic).isrs, "the follower is still in the ISR"
+        )
         assert all(map(can_connect, cluster.bootstrap_servers.split(",")))
         cluster.heal(leader, follower)
         cluster.wait_for_replicas(topic, PATIENCE_S)
