@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.cli.cluster_nodes import STOP_S, LocalCluster, NodeProcess
+from ottla.cli.tool import give_up_stdout
 
 if TYPE_CHECKING:
     from ottla.client import AsyncAdmin
@@ -173,6 +174,7 @@ class _Watch:
             try:
                 tell()
             except OSError:
+                give_up_stdout()
                 self._has_audience = False
                 self._stop.set()
 

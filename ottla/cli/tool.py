@@ -55,8 +55,7 @@ class Tool(click.Command):
             sys.stdout.flush()
             return answer
         except BrokenPipeError:
-            # Whoever read this has read enough. Python would complain once more when it flushes at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            give_up_stdout()  # whoever read this has read enough
             ctx.exit(0)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
@@ -64,6 +63,11 @@ class Tool(click.Command):
             if not _is_expected(error):
                 raise
             raise Refused(one_line(error)) from None
+
+
+def give_up_stdout() -> None:
+    """Nobody reads the output any more: Python would fail once more when it flushes what is left at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_expected(error: Exception) -> bool:

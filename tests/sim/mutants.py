@@ -90,7 +90,7 @@ def _promise(context, partition, records, acks):
         (
             Edit(
                 "ottla/storage/segment.py",
-                "        cut = self.size - valid\n        self.size = valid\n        self.trim()\n",
+                "        self.size = valid\n        if cut:\n            self.trim()\n",
                 "        cut = 0\n",
             ),
         ),

@@ -6,6 +6,7 @@ its memory is free again. Over a thousand more seeds were run when this was writ
 
 from __future__ import annotations
 
+from contextvars import Context
 from random import Random
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.support.wire import FINE, Meddling
 from tests.unit.client.producer.test_faults import refusal, run
 
 PARTITIONS = 3
+AWAY_S_MAX = 60
 PASSING = [
     one.code
     for one in (
@@ -94,12 +96,14 @@ class Chaos:
         return is_new
 
     def toggle_a_broker(self) -> None:
-        """End one, so that others hear of it or not, or start one that is away; another leads meanwhile."""
+        """End one, so that others hear of it or not, or start one that is away. Another leads meanwhile, or none if the
+        last one in sync has gone: each comes back by itself, because a producer whose memory is full waits for that."""
         broker = self.cluster.brokers[self.chance.randint(1, 3)]
         if not broker.is_running:
             broker.start()
         elif any(one.is_running and one is not broker for one in self.cluster.brokers.values()):
             broker.kill() if self.is_so(0.5) else broker.crash()
+            self.cluster.loop.call_later(AWAY_S_MAX, broker.start, context=Context())
 
     async def end(self) -> None:
         self.is_over = True
