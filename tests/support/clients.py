@@ -47,14 +47,14 @@ def healthy_broker(directory: Path, settings: dict[str, str] | None = None) -> I
         with Nodes(directory, settings=settings, count=NODE_COUNT) as nodes:
             yield nodes
             warnings = {number: repeated_warnings(log) for number, log in nodes.logs().items()}
-        assert nodes.errors() == []
+        assert nodes.errors() == [], nodes.errors()
         assert not any(warnings.values()), warnings
         return
     with BrokerProcess(directory, settings=settings) as broker:
         yield broker
         if broker.process is not None:
             broker.stop()
-    assert broker.errors() == []
+    assert broker.errors() == [], broker.errors()
     assert repeated_warnings(broker.log()) == {}
 
 
