@@ -122,7 +122,6 @@ class BrokerRole:
         )
         shared.closing.append(isr_changes.stop)
         self.replicas.make_fetchers = self._make_fetchers
-        shared.closing.append(self._stop_fetchers)
         self.replicas.watch(GROUP_TOPIC, self.groups)
         self.replicas.watch(TRANSACTION_TOPIC, self.transactions)
 
@@ -139,11 +138,6 @@ class BrokerRole:
             fetcher_count=self.replicas.topic_configs.broker.num_replica_fetchers,
             timeout_ms=config.replica_socket_timeout_ms,
         )
-
-    def _stop_fetchers(self) -> None:
-        self.replicas.make_fetchers = None
-        if self.replicas.fetchers is not None:
-            self.replicas.fetchers.stop()
 
     async def start(self) -> None:
         """Return when clients can be served."""
@@ -195,11 +189,22 @@ class BrokerRole:
         await self.replicas.open_logs(loader.image)
         # The logs are there before a client can learn of a partition, and the coordinators before they are asked. Other
         # brokers are where this image says before anything is asked of them.
-        for publisher in (self.peers, self.replicas, self.groups, self.transactions, self.services):
+        publishers = (self.peers, self.replicas, self.groups, self.transactions, self.services)
+        for publisher in publishers:
             loader.add_publisher(publisher)
         driver = LogDriver(shared.world, self.replicas, shared.config)
         driver.start()
-        shared.closing.append(lambda: driver.stop(broker_epoch=self.broker_epoch))
+
+        async def close_logs() -> None:
+            # First whoever changes them: the metadata, by new leaders, and the fetchers.
+            for publisher in publishers:
+                loader.remove_publisher(publisher)
+            self.replicas.make_fetchers = None
+            if self.replicas.fetchers is not None:
+                self.replicas.fetchers.stop()
+            await driver.stop(broker_epoch=self.broker_epoch)
+
+        shared.closing.append(close_logs)
         self.transactions.start()
         shared.closing.append(self.transactions.close)
         shared.closing.append(self.services.close)
