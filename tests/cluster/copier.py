@@ -1,8 +1,8 @@
 """A transactional copy by librdkafka: what is read from one topic is written to another, once, while nodes die.
 
-`Copier` is one member of a group that reads, writes and commits its offsets in transactions. It is a process of its own,
-because librdkafka 2.16 may wait without end, whatever the time-out of the call: `send_offsets_to_transaction` goes on
-waiting for a group coordinator that has since left the metadata (its issues 5511 and 5456). One that is silent for
+`Copier` is one member of a group that reads, writes and commits its offsets in transactions. It is a process of its
+own, because librdkafka 2.16 may wait without end, whatever the time-out of the call: `send_offsets_to_transaction` goes
+on waiting for a group coordinator that has since left the metadata (its issues 5511 and 5456). One that is silent for
 longer than its calls may take is killed and started again, as an operator would. Called by tests.
 """
 
