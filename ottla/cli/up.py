@@ -61,11 +61,12 @@ def command(
 
     def on_ready(node: Node) -> None:
         address = str(node.bootstrap_address)
+        # Before the file: whoever waits for it may write to the same terminal.
+        click.echo(f"ottla is ready at {address}" + ("" if ephemeral else f" (data in {directory})"))
         if ready_file is not None:
             with open(ready_file + ".tmp", "w", encoding="ascii") as file:
                 file.write(address + "\n")
             os.replace(ready_file + ".tmp", ready_file)
-        click.echo(f"ottla is ready at {address}" + ("" if ephemeral else f" (data in {directory})"))
 
     try:
         run(values, on_ready, format_first=True, topics=wanted, metrics=metrics)

@@ -362,6 +362,8 @@ class Runtime(Generic[S]):
     # Loading
 
     async def _load(self, slot: _Slot[S]) -> None:
+        if self._slots.get(slot.context.index) is not slot:
+            return  # resigned before this began
         started_ms = self.world.clock.monotonic_ms()
         offset = slot.log.log_start_offset
         index = slot.context.index

@@ -196,18 +196,23 @@ class BrokerRole:
         driver.start()
 
         async def close_logs() -> None:
-            # First whoever changes them: the metadata, by new leaders, and the fetchers.
+            await driver.stop(broker_epoch=self.broker_epoch)
+
+        def hold_still() -> None:
+            """End whoever changes the logs or has them read: the metadata, by new leaders, and the fetchers."""
             for publisher in publishers:
                 loader.remove_publisher(publisher)
             self.replicas.make_fetchers = None
             if self.replicas.fetchers is not None:
                 self.replicas.fetchers.stop()
-            await driver.stop(broker_epoch=self.broker_epoch)
 
         shared.closing.append(close_logs)
         self.transactions.start()
         shared.closing.append(self.transactions.close)
         shared.closing.append(self.services.close)
+        # Before the coordinators end, too: nodes that stop together make each other leaders, and a coordinator that is
+        # named after its end would load from a log that is being closed.
+        shared.closing.append(hold_still)
 
     def _listen(self, *, only_chosen_ports: bool = False) -> None:
         """Open the listeners: those without a port of their own before the controller is told of them, the others when

@@ -258,11 +258,13 @@ class ClusterProcesses:
         return answer.topics[0].partitions[0].leader_id
 
     def is_in_sync(self, *topics: str) -> bool:
-        """Whether every replica of every partition of these topics is in the ISR."""
+        """Whether every replica of every partition of these topics is in the ISR, as all running brokers know it: one
+        that was cut off until now may still tell of the time before."""
         return all(
             one.leader_id >= 0 and len(one.isr_nodes) == len(one.replica_nodes)
+            for node in self._answering()
             for topic in topics
-            for one in self._partitions(topic)
+            for one in self._partitions(topic, [node])
         )
 
     def topics(self) -> list[str]:
@@ -286,25 +288,28 @@ class ClusterProcesses:
         """Lines in the nodes' logs that a healthy cluster has none of."""
         return [f"node {node.node_id}: {line}" for node in self if node.log_path.exists() for line in node.errors()]
 
-    def _partitions(self, topic: str) -> list[MetadataResponsePartition]:
+    def _partitions(self, topic: str, brokers: list[NodeProcess] | None = None) -> list[MetadataResponsePartition]:
         request = MetadataRequest([MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        answer = self._ask(lambda client: client.send(request, METADATA_VERSION, MetadataResponse))
+        answer = self._ask(lambda client: client.send(request, METADATA_VERSION, MetadataResponse), brokers)
         (found,) = answer.topics
         assert found.error_code == 0, found
         return found.partitions
 
-    def _ask(self, question: Callable[[RawClient], Answer]) -> Answer:
-        """What the first broker says that runs and answers. One that is cut off from more nodes than another may know
-        less, and is asked after it."""
+    def _answering(self) -> list[NodeProcess]:
+        """The brokers that run. One that is cut off from more nodes than another may know less, and comes after it."""
         network = self.network
+        running = [node for node in self.brokers if node.is_running and not node.is_paused]
+        return sorted(running, key=lambda node: 0 if network is None else network.cut_count(node.node_id))
+
+    def _ask(self, question: Callable[[RawClient], Answer], brokers: list[NodeProcess] | None = None) -> Answer:
+        """What the first of these brokers says that answers; of all, unless told."""
         failure: Exception = ConnectionError("no broker runs")
-        for node in sorted(self.brokers, key=lambda node: 0 if network is None else network.cut_count(node.node_id)):
-            if node.is_running and not node.is_paused:
-                try:
-                    with RawClient(node.port, host=node.host, timeout_s=ANSWER_S) as client:
-                        return question(client)
-                except OSError as error:
-                    failure = error
+        for node in self._answering() if brokers is None else brokers:
+            try:
+                with RawClient(node.port, host=node.host, timeout_s=ANSWER_S) as client:
+                    return question(client)
+            except OSError as error:
+                failure = error
         raise failure
 
     def __enter__(self) -> ClusterProcesses:

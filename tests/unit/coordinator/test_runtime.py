@@ -178,6 +178,21 @@ def test_a_new_leader_epoch_loads_what_the_log_has() -> None:
     assert play.outcome(play.runtime.read(0, "Get", lambda shard: len(shard.leaders))) == 699
 
 
+def test_a_shard_that_is_resigned_before_it_began_to_load_reads_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Nodes that stop together make each other leaders: the log may be closed when the load gets its turn."""
+    play = Play().start()
+    play.runtime.write(0, "Put", put("a", "m1")).result()
+    play.runtime.on_resigned(0)
+    play.runtime.on_elected(0, 5)
+    play.runtime.on_resigned(0)
+    play.node.delete_topic(TOPIC)
+    play.run()
+    assert play.shards[1].leaders == {}
+    assert play.shards[1].events == []
+    assert "Started loading" not in caplog.text
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_what_a_transaction_writes_counts_when_it_is_committed_and_a_reload_says_the_same() -> None:
     play = Play(**{"transaction.partition.verification.enable": "false"}).start()
     for number, is_commit in ((70, True), (71, False), (72, None)):
