@@ -40,6 +40,7 @@ def story(
         cluster.wait(lambda: cluster.is_in_sync(TOPIC), "every replica in sync")
         yield cluster
         cluster.wait(lambda: cluster.is_in_sync(TOPIC), "every replica in sync again")
+        cluster.wait_for_voters()
         cluster.stop()
     assert check_equal_replicas(cluster, whole=(TOPIC,)) > 0
     assert cluster.errors() == []

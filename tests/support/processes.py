@@ -28,6 +28,7 @@ from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
     DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
 )
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -252,10 +253,22 @@ class ClusterProcesses:
 
     def active_controller(self) -> int:
         """The node that leads the quorum, as a majority sees it now."""
+        return self._quorum().leader_id
+
+    def wait_for_voters(self) -> None:
+        """Return when every voter has what is committed now; a majority is all that an answer has waited for."""
+        mark = self._quorum().high_watermark
+        self.wait(
+            lambda: min(one.log_end_offset for one in self._quorum().current_voters) >= mark,
+            f"all voters at offset {mark} of the metadata",
+        )
+
+    def _quorum(self) -> DescribeQuorumResponsePartitionData:
         topics = [DescribeQuorumRequestTopicData(METADATA_TOPIC, [DescribeQuorumRequestPartitionData(0)])]
         answer = self._ask(lambda client: client.send(DescribeQuorumRequest(topics), 2, DescribeQuorumResponse))
-        assert answer.error_code == 0, answer
-        return answer.topics[0].partitions[0].leader_id
+        (found,) = answer.topics[0].partitions
+        assert answer.error_code == found.error_code == 0, answer
+        return found
 
     def is_in_sync(self, *topics: str) -> bool:
         """Whether every replica of every partition of these topics is in the ISR, as all running brokers know it: one
