@@ -102,6 +102,8 @@ CHECK_QUORUM_FACTOR = 1.5
 """A leader that no majority has fetched from for this many fetch timeouts gives up, as in Kafka."""
 REFUSED_WAIT_MS = 100
 """A voter whose leader refuses connections stands for election within this time, and not after the fetch timeout."""
+LEADERLESS_WAIT_MS = 100
+"""The same of one that hears from enough others that they know no leader either: all have just been started."""
 FIRST_BOOTSTRAP_ID = -2
 """The first of the ids that stand for bootstrap servers, as in Kafka; the next are below it."""
 PARKED_MAX = 1_000
@@ -160,6 +162,8 @@ class Core:
         """Whether the log is being changed: then nothing is said of it until `Written`."""
         self._is_resigning = False
         self._is_shutting_down = False
+        self._hastened_epoch = -1
+        """The last epoch whose election did not wait for the timeout."""
         self._written = election
         self._told: LeaderAndEpoch | None = None
         self.state: State = self._initial_state(election)
@@ -1015,6 +1019,24 @@ class Core:
         else:
             self._connections.end(node_id, is_success=False, now_ms=self._now_ms)
 
+    def _on_leaderless(self, state: Unattached, node_id: int) -> None:
+        """Another node knows no leader of this epoch. When that is a majority with this one, there is none to wait for.
+
+        A pre-vote at once, as when a leader is gone (`_on_failure`), and once an epoch: should nobody be elected, the
+        next attempt waits for the timeout, which is there so that the voters do not get into each other's way.
+        """
+        state.leaderless.add(node_id)
+        others_needed = len(self._log.voters) // 2
+        if (
+            state.leader_id == NO_LEADER
+            and self.is_voter
+            and state.epoch > self._hastened_epoch
+            and len(state.leaderless) >= others_needed
+        ):
+            self._hastened_epoch = state.epoch
+            deadline_ms = self._now_ms + self._draw(LEADERLESS_WAIT_MS)
+            state.election_deadline_ms = min(state.election_deadline_ms, deadline_ms)
+
     def _on_response(self, request_id: int, response: Message) -> None:
         node_id = self._connections.node_of(request_id)
         if node_id is None:
@@ -1049,6 +1071,8 @@ class Core:
         before = self.state
         if epoch < self.epoch or code == UnknownLeaderEpoch.code:
             return False  # of the past
+        if isinstance(before, Unattached) and epoch == before.epoch and leader_id == NO_LEADER:
+            self._on_leaderless(before, node_id)
         if epoch > self.epoch or code in (FencedLeaderEpoch.code, NotLeaderOrFollower.code):
             if not self._learn(leader_id, epoch, endpoints):
                 self._ready.notes.append(f"node {node_id} names leader {leader_id} of epoch {epoch}, which cannot be")

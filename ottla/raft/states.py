@@ -63,6 +63,8 @@ class Unattached:
     leader_id: int = NO_LEADER
     voted: ReplicaKey | None = None
     election_deadline_ms: float = NEVER
+    leaderless: set[int] = field(default_factory=set)
+    """Who else has said that it knows no leader of the epoch."""
 
 
 @dataclass(slots=True)

@@ -245,7 +245,7 @@ class Member:
         """The disk has killed the node."""
         self.kill(is_power_cut=True)
 
-    def kill(self, *, is_power_cut: bool) -> None:
+    def kill(self, *, is_power_cut: bool, returns: bool = True) -> None:
         if not self.is_alive:
             return
         assert self.life is not None
@@ -255,7 +255,8 @@ class Member:
         else:
             self.disk.process_crash()
         self.disk.clear_faults()
-        self.quorum.after_ms(self.quorum.chance.choice((5, 30, 300, 1000)), self.restart)
+        if returns:
+            self.quorum.after_ms(self.quorum.chance.choice((5, 30, 300, 1000)), self.restart)
 
     def restart(self) -> None:
         if not self.is_alive:

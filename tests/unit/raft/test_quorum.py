@@ -116,7 +116,7 @@ def test_the_leader_describes_how_far_each_replica_has_come() -> None:
         leader = settled(quorum)
         quorum.run_for(2)
         slow = next(member for member in quorum.members.values() if member.is_voter and member is not leader)
-        slow.kill(is_power_cut=False)
+        slow.kill(is_power_cut=False, returns=False)
         quorum.call(leader, lambda: leader.raft.append([record(99)]))
         quorum.wait(lambda: leader.raft.high_watermark > end)
         request = DescribeQuorumRequest(
