@@ -89,6 +89,8 @@ class LogTrimmer:
             if owner.high_watermark >= offset:
                 owner.watermarks.set(owner.end)
             else:
+                # What is below it stays decided: the rebuilt producers have to hear of it again.
+                owner.producers.on_high_watermark_updated(owner.high_watermark)
                 owner.watermarks.update_first_unstable()
             return True
         except OSError as error:

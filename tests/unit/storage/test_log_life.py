@@ -273,6 +273,18 @@ def open_transactions(log: TestLog) -> list[int]:
     return [transaction.first_offset.offset for transaction in log.log.producers.ongoing_transactions]
 
 
+def test_truncation_above_the_high_watermark_leaves_the_last_stable_offset_where_it_was() -> None:
+    """Seed 83 of three nodes: producers rebuilt from the log took a transaction for one that might be undone."""
+    log = TestLog()
+    log.append(b"t", producer_id=2, sequence=0, is_transactional=True)
+    log.end_transaction(2, commit=True)
+    assert (log.log.high_watermark, log.log.last_stable_offset) == (2, 2)
+    for value in (b"a", b"b"):
+        log.log.append_as_leader(bytearray(make_batch(value)), leader_epoch=0)
+    log.log.truncate_to(3)
+    assert (log.log.high_watermark, log.log.last_stable_offset) == (2, 2)
+
+
 def test_truncation_takes_epochs_producers_and_transactions_back() -> None:
     log = TestLog(internal_segment_bytes=200)
     log.append(b"a", producer_id=1, sequence=0, epoch=1)
