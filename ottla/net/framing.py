@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import struct
 
+from ottla.world import untouched_memory
+
 _SIZE = struct.Struct(">i")
 
 SHARED_SIZE = 256 * 1024
@@ -40,7 +42,8 @@ class ReceiveBuffer:
     __slots__ = ("_take_memory", "hands_over", "spare", "view")
 
     def __init__(self, *, hands_over: bool = False) -> None:
-        self.view = memoryview(bytearray(SHARED_SIZE))
+        # Most servers never receive that much at once.
+        self.view = untouched_memory(SHARED_SIZE)
         self.spare: list[memoryview] = []
         self.hands_over = hands_over
         if hands_over:

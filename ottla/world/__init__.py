@@ -6,6 +6,7 @@ Production passes `system.system_world()`, the simulator passes a virtual one. N
 
 from ottla.world.clock import Clock
 from ottla.world.disk import Disk, Entry, File, Lock, Space
+from ottla.world.memory import untouched_memory
 from ottla.world.network import (
     BACKLOG,
     Accept,
@@ -48,4 +49,5 @@ __all__ = [
     "Timer",
     "Promise",
     "connect_failure",
+    "untouched_memory",
 ]

@@ -1,0 +1,25 @@
+"""Memory that nothing was written to is not resident."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ottla.world import untouched_memory
+
+MIB = 1024 * 1024
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_untouched_memory_is_zero_writable_and_resident_only_where_it_was_used() -> None:
+    before = resident_bytes()
+    memory = untouched_memory(64 * MIB)
+    assert resident_bytes() - before < 8 * MIB
+    assert len(memory) == 64 * MIB
+    memory[:3] = b"abc"
+    assert bytes(memory[:4]) == b"abc\0"
+    memory[:] = bytes(64 * MIB)
+    assert resident_bytes() - before >= 64 * MIB
