@@ -398,9 +398,10 @@ class Fetcher:
 
     # Answers
 
-    def on_failure(self, request: Message, now_ms: int) -> None:
-        """There is no answer to `request`: the leader is away, or the way to it is."""
-        if isinstance(request, FetchRequest):
+    def on_failure(self, request: Message | None, now_ms: int) -> None:
+        """There is no answer to `request`, because the leader is away, or the way to it is; None where it is not known
+        which one it was."""
+        if request is None or isinstance(request, FetchRequest):
             self._session.on_failure()
         self._resumes_ms = now_ms + self.settings.backoff_ms
 

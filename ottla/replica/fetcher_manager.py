@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from ottla.errors import KafkaError, NetworkException
+from ottla.errors import InternalError, KafkaError, NetworkException
 from ottla.net import ConnectionRefused
 from ottla.replica.fetcher import (
     Delayed,
@@ -28,7 +28,10 @@ from ottla.replica.fetcher import (
 from ottla.replica.fetcher_session import Key
 from ottla.types import TopicPartition, Uuid
 from ottla.wire import Message
-from ottla.world import NodeWorld, Promise, Task
+from ottla.world import NodeWorld, Timer
+
+if TYPE_CHECKING:
+    from ottla.net import OnAnswer
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +45,11 @@ FetcherId: TypeAlias = tuple[int, int]
 class Peers(Protocol):
     """The way to the other brokers of the cluster."""
 
-    def send(self, node_id: int, request: Message, /, *, timeout_ms: float, lane: str) -> Promise[Message]:
-        """The broker's answer, in the newest version that both know. `KafkaError` or `OSError` when there is none. Each
-        lane is a connection of its own: a fetch may be a long poll."""
+    def send_then(
+        self, node_id: int, request: Message, on_answer: OnAnswer, /, *, timeout_ms: float, lane: str
+    ) -> None:
+        """Call `on_answer` with the broker's answer, in the newest version that both know, or with why there is none;
+        perhaps before this returns. Each lane is a connection of its own: a fetch may be a long poll."""
         ...
 
 
@@ -133,17 +138,23 @@ class FetcherManager:
 
 
 class _Running:
-    """One fetcher and its requests."""
+    """One fetcher and its requests.
+
+    It is driven by calls and has no task: between an answer and the next request, which acknowledges it to the leader,
+    lies nothing that would let an acks=all producer wait.
+    """
 
     def __init__(self, manager: FetcherManager, place: FetcherId) -> None:
         self._manager = manager
         self._world = manager._world
         self._place = place
+        self._lane = f"fetcher-{place[1]}"
         self.core = Fetcher(manager._logs, manager._settings, manager._broker_epoch)
-        self._changed: Promise[None] | None = None
-        """Resolved when there may be something to fetch again."""
-        name = f"replica-fetcher-{place[1]}-{place[0]}"
-        self._task: Task[None] = self._world.tasks.spawn(self._run(), name)
+        self._under_way: Message | None = None
+        """The request that waits for its answer."""
+        self._is_woken = False
+        self._timer: Timer | None = None
+        self._is_stopped = False
 
     def __str__(self) -> str:
         leader_id, fetcher_id = self._place
@@ -158,59 +169,80 @@ class _Running:
         self._wake()
 
     def stop(self) -> None:
-        self._task.cancel()
+        self._is_stopped = True
+        self._cancel_timer()
 
     def _wake(self) -> None:
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
+        """Ask in a moment: partitions of one change of metadata come one after the other and go in one request."""
+        if self._under_way is None and not self._is_woken:
+            self._is_woken = True
+            self._world.tasks.soon(self._on_woken)
 
-    async def _run(self) -> None:
-        clock = self._world.clock
-        while True:
-            # Partitions of one change of metadata come one after the other: they go in one request.
-            await self._world.tasks.sleep_ms(0)
-            request = self.core.next_request(clock.monotonic_ms())
-            if request is not None:
-                await self._send(request)
-            elif self.core.positions or self.core.failed:
-                await self._wait()
-            else:
-                break
+    def _on_woken(self) -> None:
+        self._is_woken = False
+        if self._under_way is None and not self._is_stopped:
+            self._ask()
+
+    def _ask(self) -> None:
+        self._cancel_timer()
+        request = self.core.next_request(self._world.clock.monotonic_ms())
+        if request is not None:
+            self._under_way = request
+            self._manager._peers.send_then(
+                self._place[0], request, self._on_answer, timeout_ms=self._manager._timeout_ms, lane=self._lane
+            )
+        elif self.core.positions or self.core.failed:
+            self._wait()
+        else:
+            self._end()
+
+    def _on_answer(self, response: Message | None, error: KafkaError | None) -> None:
+        """What is raised here comes once more, as the error."""
+        if self._is_stopped:
+            return
+        request, self._under_way = self._under_way, None
+        now_ms = self._world.clock.monotonic_ms()
+        lost_ms = self._manager.lost_ms
+        if response is None:
+            self._tell_failure(request, error)
+            self.core.on_failure(request, now_ms)
+            if isinstance(error, NetworkException) and not isinstance(error, ConnectionRefused):
+                lost_ms[self._place[0]] = now_ms
+        else:
+            if lost_ms:
+                lost_ms.pop(self._place[0], None)
+            assert request is not None, "an answer has a request"
+            facts = self.core.on_response(request, response, now_ms)
+            if facts:
+                self._tell(facts)
+        self._ask()
+
+    def _tell_failure(self, request: Message | None, error: KafkaError | None) -> None:
+        what = "the answer before" if request is None else type(request).__name__
+        if isinstance(error, InternalError):
+            log.error("[%s] Error in response for %s", self, what, exc_info=error)
+        else:
+            log.warning("[%s] Error in response for %s: %s", self, what, str(error) or type(error).__name__)
+
+    def _wait(self) -> None:
+        """Until a partition comes, or one that was delayed is due."""
+        wakes_ms = self.core.wakes_ms
+        if wakes_ms is not None:
+            delay_ms = wakes_ms - self._world.clock.monotonic_ms()
+            self._timer = self._world.tasks.later(
+                delay_ms if delay_ms > 0 else self.core.settings.backoff_ms, self._on_woken
+            )
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self) -> None:
+        self.stop()
         if self._manager.fetchers.get(self._place) is self:
             del self._manager.fetchers[self._place]
             self._manager.lost_ms.pop(self._place[0], None)
-
-    async def _send(self, request: Message) -> None:
-        clock = self._world.clock
-        try:
-            response = await self._manager._peers.send(
-                self._place[0], request, timeout_ms=self._manager._timeout_ms, lane=f"fetcher-{self._place[1]}"
-            )
-        except (KafkaError, OSError) as error:
-            log.warning(
-                "[%s] Error in response for %s: %s", self, type(request).__name__, error or type(error).__name__
-            )
-            self.core.on_failure(request, clock.monotonic_ms())
-            if isinstance(error, NetworkException) and not isinstance(error, ConnectionRefused):
-                self._manager.lost_ms[self._place[0]] = clock.monotonic_ms()
-            return
-        self._manager.lost_ms.pop(self._place[0], None)
-        self._tell(self.core.on_response(request, response, clock.monotonic_ms()))
-
-    async def _wait(self) -> None:
-        """Until a partition comes, or one that was delayed is due."""
-        tasks = self._world.tasks
-        changed = self._changed = tasks.promise()
-        wakes_ms = self.core.wakes_ms
-        timer = None
-        if wakes_ms is not None:
-            delay_ms = wakes_ms - self._world.clock.monotonic_ms()
-            timer = tasks.later(delay_ms if delay_ms > 0 else self.core.settings.backoff_ms, self._wake)
-        try:
-            await changed
-        finally:
-            if timer is not None:
-                timer.cancel()
 
     def _tell(self, facts: Iterable[Fact]) -> None:
         for fact in facts:

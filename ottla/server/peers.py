@@ -22,7 +22,7 @@ from ottla.wire import Message
 from ottla.world import Address, Promise
 
 if TYPE_CHECKING:
-    from ottla.net import Link, Request
+    from ottla.net import Link, OnAnswer, Request
 
 
 class Peers:
@@ -36,21 +36,28 @@ class Peers:
 
     def send(self, broker_id: int, request: Request, *, timeout_ms: float, lane: str = "") -> Promise[Message]:
         """The broker's answer. `BrokerNotAvailable` where the metadata does not say how it is reached."""
+        from ottla.net import settling
+
+        promise: Promise[Message] = self._node.world.tasks.promise()
+        self.send_then(broker_id, request, settling(promise), timeout_ms=timeout_ms, lane=lane)
+        return promise
+
+    def send_then(
+        self, broker_id: int, request: Request, on_answer: OnAnswer, *, timeout_ms: float, lane: str = ""
+    ) -> None:
+        """The same with a callback, for what happens thousands of times a second. It may be called before this returns
+        when nothing could be sent."""
         address = self._address_of(self._node.image, broker_id)
         if address is None or self._is_closed:
-            refused: Promise[Message] = self._node.world.tasks.promise()
-            refused.set_exception(
-                BrokerNotAvailable(
-                    f"Broker {broker_id} has no {self._node.config.inter_broker_listener} listener in the metadata"
-                )
-            )
-            return refused
+            listener = self._node.config.inter_broker_listener
+            on_answer(None, BrokerNotAvailable(f"Broker {broker_id} has no {listener} listener in the metadata"))
+            return
         link = self._links.get((broker_id, lane))
         if link is None or link.address != address:
             if link is not None:
                 link.close(NetworkException(f"broker {broker_id} has moved to {address}"))
             link = self._links[broker_id, lane] = self._link(broker_id, address, lane)
-        return link.send(request, timeout_ms=timeout_ms)
+        link.send_then(request, timeout_ms, on_answer)
 
     def on_metadata(self, delta: Delta, image: Image) -> None:
         """A metadata publisher: those who are gone or elsewhere are not waited for."""

@@ -11,7 +11,7 @@ from ottla.coordinator.group import GroupCoordinator
 from ottla.coordinator.transaction import TransactionCoordinator
 from ottla.errors import KafkaError
 from ottla.metadata import LATEST_METADATA_VERSION, METADATA_VERSION, Image, ImageBuilder
-from ottla.net import Build, Request
+from ottla.net import Build, OnAnswer, Request
 from ottla.replica import Partition, PartitionLog, ReplicaManager
 from ottla.server import (
     BrokerContext,
@@ -91,6 +91,25 @@ class OtherBrokers:
         message = request.make(APIS[request.api_key].versions[1]) if isinstance(request, Build) else request
         self.sent.append((broker_id, message, promise))
         return promise
+
+    def send_then(
+        self, broker_id: int, request: Request, on_answer: OnAnswer, *, timeout_ms: float, lane: str = ""
+    ) -> None:
+        told(self.send(broker_id, request, timeout_ms=timeout_ms, lane=lane), on_answer)
+
+
+def told(promise: Promise[Message], on_answer: OnAnswer) -> None:
+    """Tells a callback what becomes of a promise."""
+
+    def done(settled: Promise[Message]) -> None:
+        try:
+            response = settled.result()
+        except KafkaError as error:
+            on_answer(None, error)
+        else:
+            on_answer(response, None)
+
+    promise.add_done_callback(done)
 
 
 class TestNode:

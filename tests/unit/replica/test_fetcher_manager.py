@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ottla.errors import NetworkException
+from ottla.errors import KafkaError, NetworkException
+from ottla.net import ConnectionRefused, OnAnswer
+from ottla.net.request import Subject, tell
 from ottla.replica.fetcher import FetcherSettings
 from ottla.replica.fetcher_manager import FetcherManager, fetcher_of, java_abs, java_hash
 from ottla.sim import VirtualWorld, virtual_node_world
 from ottla.types import TopicPartition
 from ottla.wire import Message
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ottla.world import Promise
 from tests.support.logs import make_batch
 from tests.unit.replica.follower import FollowerLogs
 from tests.unit.replica.node import topic_id
 
 WAIT_MS = 100
+SUBJECT = Subject("test", logging.getLogger(__name__))
 
 
 class Leaders:
@@ -32,28 +35,26 @@ class Leaders:
         self.under_way: dict[int, int] = {}
         self.most_under_way = 0
         self.lanes: set[tuple[int, str]] = set()
-        self.answer: Callable[[int, FetchRequest], FetchResponse | BaseException] = empty
+        self.answer: Callable[[int, FetchRequest], FetchResponse | KafkaError] = empty
 
-    def send(self, node_id: int, request: Message, /, *, timeout_ms: float, lane: str) -> Promise[Message]:
+    def send_then(
+        self, node_id: int, request: Message, on_answer: OnAnswer, /, *, timeout_ms: float, lane: str
+    ) -> None:
         assert isinstance(request, FetchRequest)
         assert timeout_ms == 7_000
         self.requests.append((node_id, request))
         self.lanes.add((node_id, lane))
         self.under_way[node_id] = self.under_way.get(node_id, 0) + 1
         self.most_under_way = max(self.most_under_way, self.under_way[node_id])
-        promise: Promise[Message] = self._tasks.promise()
-        self._tasks.later(WAIT_MS, lambda: self._finish(promise, node_id, request))
-        return promise
+        self._tasks.later(WAIT_MS, lambda: self._finish(on_answer, node_id, request))
 
-    def _finish(self, promise: Promise[Message], node_id: int, request: FetchRequest) -> None:
+    def _finish(self, on_answer: OnAnswer, node_id: int, request: FetchRequest) -> None:
         self.under_way[node_id] -= 1
-        if promise.done():
-            return  # the fetcher has ended
         answer = self.answer(node_id, request)
-        if isinstance(answer, BaseException):
-            promise.set_exception(answer)
+        if isinstance(answer, KafkaError):
+            tell(on_answer, None, answer, "Fetch", SUBJECT)
         else:
-            promise.set_result(answer)
+            tell(on_answer, answer, None, "Fetch", SUBJECT)
 
     def named(self, node_id: int) -> list[list[int]]:
         """The partitions that each request to a leader names."""
@@ -149,8 +150,8 @@ def test_a_fetcher_without_partitions_ends() -> None:
     assert play.leaders.named(2)[-1] == [0], "and another takes its place"
 
 
-@pytest.mark.parametrize("error", [NetworkException(), ConnectionRefusedError(111, "refused")])
-def test_a_leader_that_does_not_answer_is_tried_again_every_backoff(error: BaseException) -> None:
+@pytest.mark.parametrize("error", [NetworkException(), ConnectionRefused("refused")])
+def test_a_leader_that_does_not_answer_is_tried_again_every_backoff(error: KafkaError) -> None:
     play = Play()
     play.leaders.answer = lambda node_id, request: error
     play.follow(0)
@@ -179,6 +180,18 @@ def test_a_partition_that_was_delayed_is_fetched_again_when_its_time_has_come() 
     named = play.leaders.named(2)
     assert named[:2] == [[0], []], "it is forgotten first"
     assert [0] in named[2:]
+
+
+def test_an_answer_that_nobody_foresaw_is_an_error_and_fetched_again(caplog: pytest.LogCaptureFixture) -> None:
+    play = Play()
+    play.leaders.answer = lambda node_id, request: FetchResponse(responses=[None])  # type: ignore[list-item]
+    play.follow(0)
+    play.run_ms(WAIT_MS + 50)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "AttributeError" in caplog.text
+    play.leaders.answer = empty
+    play.run_ms(1_000 + WAIT_MS)
+    assert play.leaders.named(2)[:3] == [[0], [0], []]
 
 
 def test_records_are_appended_and_whoever_waits_is_told() -> None:
