@@ -516,16 +516,11 @@ class Fetcher:
         try:
             return log.append_as_follower(view, leader_epoch=position.leader_epoch)
         except UnexpectedAppendOffset as error:
-            # Deleted records of the leader may end within a batch, and that is where this log ends: because it was to
-            # begin there, or because it was cut there. It gets the whole batch.
+            # The leader's log may begin within a batch, and so does this one then. It gets the whole batch.
             is_empty = log.log_start_offset == log.log_end_offset
-            is_deleted = error.first_offset < data.log_start_offset
-            if not (error.first_offset < log.log_end_offset <= error.last_offset and (is_empty or is_deleted)):
+            if not (is_empty and error.first_offset < log.log_end_offset <= error.last_offset):
                 raise
-            if is_empty:
-                self._logs.truncate_fully_and_start_at(position.name, error.first_offset)
-            else:
-                self._logs.truncate_to({position.name: error.first_offset})
+            self._logs.truncate_fully_and_start_at(position.name, error.first_offset)
             return log.append_as_follower(view, leader_epoch=position.leader_epoch)
 
     # Truncating
@@ -554,7 +549,14 @@ class Fetcher:
         for key in offsets:
             position = self.positions.get(key)
             log = None if position is None else self._logs.log_of(position.name)
-            if position is not None and log is not None:
+            if position is None or log is None:
+                continue
+            end_offset = max(log.batches_end, log.log_start_offset)
+            if end_offset < log.log_end_offset:
+                # The cut was within a batch, which is gone whole. Fetched from the cut on, the log would have a hole
+                # where the leader has deleted up to there.
+                facts += self._truncate_each({key: end_offset})
+            if key in self.positions:
                 self._resume(key, position, log)
         return facts
 

@@ -277,15 +277,23 @@ class ClusterSimulation:
         """Whether all nodes run and every replica is in sync, as the observers last saw it."""
         return len(self.cluster.running) == len(self.cluster) and not self._missing()
 
-    def is_alone_in_sync(self, name: str) -> bool:
-        node_id = int(self.cluster[name].settings["node.id"])
+    def _newest_image(self) -> Image | None:
         images = [node.node.loader.image for node in self.cluster if node.node is not None and node.is_serving]
-        newest = max(images, key=lambda image: image.offset)
+        return max(images, key=lambda image: image.offset, default=None)
+
+    def is_alone_in_sync(self, name: str) -> bool:
+        node_id, newest = int(self.cluster[name].settings["node.id"]), self._newest_image()
+        assert newest is not None, "some node serves"
         return any(
             partition.isr == (node_id,)
             for topic in newest.topics.by_name.values()
             for partition in topic.partitions.values()
         )
+
+    def registration(self, name: str) -> tuple[int, bool] | None:
+        newest = self._newest_image()
+        broker = None if newest is None else newest.brokers.get(int(self.cluster[name].settings["node.id"]))
+        return None if broker is None else (broker.epoch, broker.is_fenced)
 
     def forget(self) -> None:
         for observer in self.observers:

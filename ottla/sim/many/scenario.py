@@ -2,7 +2,9 @@
 
 The rule under which nothing acknowledged by all may be lost: elections are clean, `min.insync.replicas` is 2 of 3, and
 power takes unsynced bytes from one node at a time, no other before that one is in sync again, and none that is the only
-one in an ISR. With a single node everything is synced, because there is nobody else who has it.
+one in an ISR. Nor does another node end without a word before the controller has noticed: to the controller kill -9 is
+as bad as a loss of power, and of replicas that all ended so the last one to register leads (KIP-966). With one node
+everything is synced, because there is nobody else who has it.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ END_MS_MAX = 120_000
 STARTS_MAX = 10
 BOUNCE_MS_MAX = 9_000
 """How long each step of a bounce is waited for: a session, and what may come on top of it."""
+UNCLEAN = ("kill", "kill minority", "kill all", "crash", "disk")
+"""What ends nodes without a word to the controller, though not by taking their power."""
 LOOK_MS = 10
 ASKED_US = 50_000
 
@@ -47,6 +49,9 @@ class Watch(Protocol):
 
     def is_alone_in_sync(self, name: str) -> bool:
         """Whether the node is the only one in the ISR of some partition, as the newest metadata says."""
+
+    def registration(self, name: str) -> tuple[int, bool] | None:
+        """The broker's epoch and whether it is fenced, as the newest metadata says; None where nobody can tell."""
 
     def controller(self) -> str | None:
         """The node that leads the quorum, if that is known."""
@@ -77,6 +82,8 @@ class Troubles:
         self.counts: dict[str, int] = {}
         self._powerless: str | None = None
         """Who has lost power last, and perhaps bytes with it."""
+        self._powerless_as: tuple[int, bool] | None = None
+        """How it was registered then."""
         self._is_ending = False
 
     def strike(self, chance: Random) -> None:
@@ -142,6 +149,8 @@ class Troubles:
     def _break_nodes(self, fault: str, free: list[SimulatedNode], chance: Random) -> bool:
         node = chance.choice(free)
         down_ms = chance.choice(DOWN_MS)
+        if fault in UNCLEAN and not self._may_end_uncleanly():
+            return False
         match fault:
             case "kill":
                 self._kill([node], down_ms)
@@ -208,7 +217,8 @@ class Troubles:
                 self._heal(name)
             await self._until(lambda: not self._leaders_asking_for(node, asked), BOUNCE_MS_MAX)
             for leader in leaders:
-                if not self._is_ending and leader.is_running and leader.name not in self._busy:
+                is_free = leader.is_running and leader.name not in self._busy
+                if is_free and not self._is_ending and self._may_end_uncleanly():
                     self._kill([leader], chance.choice(DOWN_MS))
         for name in names:
             self._heal(name)
@@ -251,7 +261,17 @@ class Troubles:
     def _take_power(self, node: SimulatedNode) -> None:
         self._watch.forget()
         self._powerless = node.name
+        self._powerless_as = self._watch.registration(node.name)
         node.kill(is_power_loss=True)
+
+    def _may_end_uncleanly(self) -> bool:
+        """Whether the controller knows of the last loss of power. Until then the node counts as in sync, and of several
+        brokers that did not stop in order the one that registers last is elected (KIP-966)."""
+        powerless = self._powerless
+        if self._scenario.is_synced or powerless is None or powerless not in self._cluster.brokers:
+            return True
+        registration = self._watch.registration(powerless)
+        return registration is not None and registration != self._powerless_as
 
     def kill_all(self, chance: Random) -> None:
         """End every node at one instant; each returns in its own time, so in any order."""

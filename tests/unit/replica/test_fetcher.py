@@ -273,20 +273,24 @@ def test_a_log_that_begins_within_a_batch_begins_with_the_whole_batch() -> None:
     assert log.log_end_offset == 3
 
 
-def test_a_log_that_was_cut_where_the_leader_has_deleted_up_to_gets_the_whole_batch() -> None:
-    """The leader's epoch history begins within a batch then, and so the cut is within one as well."""
-    node = leading(isr=(NODE_ID,))
-    node.partition().append(make_batch(b"a", b"b", b"c"))
-    follower = Following(node)
-    log = follower.follow()
-    log.append_as_leader(bytearray(make_batch(b"x", b"y", b"z")), leader_epoch=0)
-    log.truncate_to(2)
+def test_a_cut_within_a_batch_leaves_no_hole_where_the_leader_has_deleted_up_to_there() -> None:
+    """Seed 22 of three nodes: an old leader's own records end, to the new one, where its log begins by now."""
+    node = leading(isr=(NODE_ID,), leader_epoch=2)
+    node.partition().append(make_batch(b"a", b"b"))
+    node.partition().append(make_batch(b"c"))
     node.partition().delete_records(2)
+    follower = Following(node)
+    log = follower.follow(leader_epoch=2)
+    log.append_as_leader(bytearray(make_batch(b"x")), leader_epoch=1)
+    log.append_as_leader(bytearray(make_batch(b"y", b"z")), leader_epoch=1)
     follower.fetcher.remove(topic_id("t"), 0)
-    follower.follow()
-    assert follower.step() == []
-    assert log.log_end_offset == 3
-    assert content(log) == content(node.partition().local_log())
+    follower.follow(leader_epoch=2)
+    assert follower.step() == [Truncated(T0, 2, 1, 2)]
+    assert (log.batches_end, log.log_end_offset) == (1, 1)
+    for _ in range(4):
+        follower.step()
+    assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+    assert content(log) == content(node.partition().local_log())[-len(content(log)) :]
 
 
 def test_after_an_unclean_election_a_log_with_more_is_cut_to_the_leaders_end() -> None:
