@@ -6,13 +6,12 @@ so an answer to the old question is never taken for one to the new.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.raft.states import NEVER
 
 
-@dataclass(slots=True)
-class _Connection:
+class _Connection(NamedTuple):
     request_id: int | None
     """None while it pauses."""
     until_ms: float

@@ -17,8 +17,7 @@ Promises:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from ottla.errors import (
     BrokerNotAvailable,
@@ -110,8 +109,7 @@ PARKED_MAX = 1_000
 """How many fetches wait for something new; one more is answered at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ParkedFetch:
+class _ParkedFetch(NamedTuple):
     """A fetch that found nothing new."""
 
     event: Received

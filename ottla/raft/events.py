@@ -6,7 +6,6 @@ where it says so, then answer and send, then apply. No other event goes in befor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from ottla.raft.quorum_state import Election
@@ -195,23 +194,28 @@ class LeaderAndEpoch(NamedTuple):
     epoch: int
 
 
-@dataclass(slots=True)
 class Ready:
     """What is to be done, in this order."""
 
-    persist: list[Persist] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    requests: list[Send] = field(default_factory=list)
-    high_watermark: int | None = None
-    """Everything below is committed: tell the listeners. None when that has not changed."""
-    resigned: int | None = None
-    """The epoch that this node led and leads no more."""
-    led: LedEpoch | None = None
-    leader: LeaderAndEpoch | None = None
-    """Who leads now, when that has changed."""
-    notes: list[str] = field(default_factory=list)
-    """What an operator would want to read of: what others answered that they should not have."""
-    fault: str | None = None
-    """Why this node has to stop: going on would lose what is committed."""
-    deadline_ms: float = NEVER
-    """When to say `Tick`."""
+    __slots__ = (
+        "answers", "deadline_ms", "fault", "high_watermark", "leader", "led", "notes", "persist", "requests",
+        "resigned",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.persist: list[Persist] = []
+        self.answers: list[Answer] = []
+        self.requests: list[Send] = []
+        self.high_watermark: int | None = None
+        """Everything below is committed: tell the listeners. None when that has not changed."""
+        self.resigned: int | None = None
+        """The epoch that this node led and leads no more."""
+        self.led: LedEpoch | None = None
+        self.leader: LeaderAndEpoch | None = None
+        """Who leads now, when that has changed."""
+        self.notes: list[str] = []
+        """What an operator would want to read of: what others answered that they should not have."""
+        self.fault: str | None = None
+        """Why this node has to stop: going on would lose what is committed."""
+        self.deadline_ms: float = NEVER
+        """When to say `Tick`."""

@@ -19,7 +19,6 @@ stands. The rules are those of Kafka's `Partition`. Times are monotonic.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ottla.config import LogConfig
@@ -53,15 +52,23 @@ class Bounds(Protocol):
     def high_watermark(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class IsrChange:
     """A change of the ISR that the controller is asked for: the members with their broker epochs, -1 where unknown."""
 
-    leader_epoch: int
-    partition_epoch: int
-    members: tuple[tuple[int, int], ...]
-    joining: int | None = None
-    """Who is to be added; None where the ISR is to shrink."""
+    __slots__ = ("joining", "leader_epoch", "members", "partition_epoch")
+
+    def __init__(
+        self,
+        leader_epoch: int,
+        partition_epoch: int,
+        members: tuple[tuple[int, int], ...],
+        joining: int | None = None,
+    ) -> None:
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.members = members
+        self.joining = joining
+        """Who is to be added; None where the ISR is to shrink."""
 
     @property
     def isr(self) -> tuple[int, ...]:

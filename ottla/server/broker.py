@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.coordinator.group import GroupCoordinator
@@ -34,23 +33,34 @@ class ControllerLink(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class BrokerServices:
     """The services of the broker role. What it shares with the controller role is in `node`."""
 
-    node: NodeContext
-    replicas: ReplicaManager
-    controller: ControllerLink
-    peers: PeerLink
-    fetch_sessions: FetchSessions
-    groups: GroupCoordinator
-    transactions: TransactionCoordinator
-    topic_creation: TopicCreation = field(init=False)
-    _share: ShareService | None = field(init=False, default=None)
-    _membership: TransactionMembership | None = field(init=False, default=None)
+    __slots__ = (
+        "_membership", "_share", "controller", "fetch_sessions", "groups", "node", "peers", "replicas",
+        "topic_creation", "transactions",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        node: NodeContext,
+        replicas: ReplicaManager,
+        controller: ControllerLink,
+        peers: PeerLink,
+        fetch_sessions: FetchSessions,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+    ) -> None:
+        self.node = node
+        self.replicas = replicas
+        self.controller = controller
+        self.peers = peers
+        self.fetch_sessions = fetch_sessions
+        self.groups = groups
+        self.transactions = transactions
         self.topic_creation = TopicCreation(self)
+        self._share: ShareService | None = None
+        self._membership: TransactionMembership | None = None
 
     @property
     def share(self) -> ShareService:

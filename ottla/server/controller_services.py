@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.server.context import Connection
@@ -35,10 +34,12 @@ class QuorumMember(QuorumView, Protocol):
         ...
 
 
-@dataclass(slots=True)
 class ControllerServices:
     """The services of the controller role. What it shares with the broker role is in `node`."""
 
-    node: NodeContext
-    controller: Decider
-    raft: QuorumMember
+    __slots__ = ("controller", "node", "raft")
+
+    def __init__(self, node: NodeContext, controller: Decider, raft: QuorumMember) -> None:
+        self.node = node
+        self.controller = controller
+        self.raft = raft

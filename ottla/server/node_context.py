@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla.config import NOT_ACTED_ON, BrokerConfig, DynamicConfig
@@ -33,28 +32,39 @@ class QuorumView(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class NodeContext:
     """See the module. Whoever reads `image` twice may see two."""
 
-    config: BrokerConfig
-    """The settings in effect: the file's, with what the metadata log has on top."""
-    world: NodeWorld
-    node_id: int
-    cluster_id: str
-    image: Image
-    quorum: QuorumView
-    supported_features: Mapping[str, VersionRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
-    """The levels of each feature that this node can run with, lowest and highest."""
-    metrics: Metrics = field(default_factory=Metrics)
-    when_configured: list[Callable[[BrokerConfig], object]] = field(default_factory=list)
-    """Called with the new settings when the metadata log has changed them."""
-    _static_config: BrokerConfig = field(init=False)
-    _dynamic_config: DynamicConfig | None = field(init=False, default=None)
-    _told_without_effect: frozenset[str] = field(init=False, default=frozenset())
+    __slots__ = (
+        "_dynamic_config", "_static_config", "_told_without_effect", "cluster_id", "config", "image", "metrics",
+        "node_id", "quorum", "supported_features", "when_configured", "world",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        self._static_config = self.config
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: NodeWorld,
+        node_id: int,
+        cluster_id: str,
+        image: Image,
+        quorum: QuorumView,
+        supported_features: Mapping[str, VersionRange] = SUPPORTED_FEATURES,
+    ) -> None:
+        self.config = config
+        """The settings in effect: the file's, with what the metadata log has on top."""
+        self.world = world
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.image = image
+        self.quorum = quorum
+        self.supported_features = supported_features
+        """The levels of each feature that this node can run with, lowest and highest."""
+        self.metrics = Metrics()
+        self.when_configured: list[Callable[[BrokerConfig], object]] = []
+        """Called with the new settings when the metadata log has changed them."""
+        self._static_config = config
+        self._dynamic_config: DynamicConfig | None = None
+        self._told_without_effect: frozenset[str] = frozenset()
 
     @property
     def dynamic_config(self) -> DynamicConfig:
