@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.pipelines.streams.tasks.closing import Closing
+from ottla.pipelines.streams.tasks.closing import closing_of
 from ottla.pipelines.streams.tasks.task import RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import JoinWindows
 
@@ -46,29 +46,42 @@ class WindowedJoin:
             else:
                 alone = key_state.setdefault(ALONE[record.side], {})
                 alone.setdefault(str(record.timestamp), []).append(record.value)
+                closing = closing_of(task, self._retention())
+                closing.opened(record.key, record.timestamp + self._waits(record.side))
         self._remember(task, key_state, record)
         task.keep(record.key, key_state)
 
     def finish(self, task: Task) -> None:
         """Gives out what stayed alone, and forgets what no partner can come for."""
-        closing = Closing(task)
-        if not closing.is_due(task.stream_time - 1):
-            return
-        for key, key_state in task.states():
+        alone = closing_of(task, self._retention())
+        for key in alone.due(task.stream_time - 1):
+            key_state = task.state(key) or {}
             for side in (LEFT, RIGHT):
                 for text, values in list(key_state.get(ALONE[side], {}).items()):
-                    if int(text) + self._waits(side) < task.stream_time:
+                    closes = int(text) + self._waits(side)
+                    if closes < task.stream_time:
                         for value in values:
                             self._alone(task, key, side, value, int(text))
                         del key_state[ALONE[side]][text]
                     else:
-                        closing.opened(int(text) + self._waits(side))
-                for text in list(key_state.get(SEEN[side], {})):
-                    if int(text) <= task.meta.get(SEEN[side], -1) - self._retention():
-                        del key_state[SEEN[side]][text]
+                        alone.opened(key, closes)
+            self._keep(task, key, key_state)
+        for name in SEEN:
+            # Each side is remembered by its own time: it may stand still while the other goes on.
+            seen = closing_of(task, self._retention(), name)
+            oldest = task.meta.get(name, -1) - self._retention()
+            for key in seen.due(oldest):
+                key_state = task.state(key) or {}
+                for text in list(key_state.get(name, {})):
+                    if int(text) <= oldest:
+                        del key_state[name][text]
                     else:
-                        closing.opened(int(text) + self._retention())
-            task.keep(key, {name: times for name, times in key_state.items() if times})
+                        seen.opened(key, int(text))
+                self._keep(task, key, key_state)
+
+    @staticmethod
+    def _keep(task: Task, key: str, key_state: dict[str, Any]) -> None:
+        task.keep(key, {name: times for name, times in key_state.items() if times})
 
     def _partners(self, task: Task, key_state: dict[str, Any], record: Record) -> list[tuple[int, str]]:
         other = SEEN[1 - record.side]
@@ -92,7 +105,8 @@ class WindowedJoin:
         task.meta[side] = max(task.meta.get(side, -1), record.timestamp)
         if record.timestamp > task.meta[side] - self._retention():
             key_state.setdefault(side, {}).setdefault(str(record.timestamp), []).append(record.value)
-            Closing(task).opened(record.timestamp + self._waits(record.side))
+            assert record.key is not None, "what has no key is not remembered"
+            closing_of(task, self._retention(), side).opened(record.key, record.timestamp)
 
     def _alone(self, task: Task, key: str | None, side: int, value: str, time: int) -> None:
         left, right = (value, None) if side == LEFT else (None, value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.pipelines.streams.tasks.closing import Closing
+from ottla.pipelines.streams.tasks.closing import Closing, closing_of
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import SessionWindows
@@ -56,20 +56,18 @@ class SessionAggregate:
             record.key, {"sessions": sorted([s for s in sessions if s not in near] + [merged], key=lambda s: s[:2])}
         )
         self._change(task, record.key, merged, self.gathering.result(state))
-        Closing(task).opened(end)
+        self._closing(task).opened(record.key, end)
 
     def finish(self, task: Task) -> None:
         """Gives out and forgets what has closed."""
         close_time = self._close_time(task)
-        closing = Closing(task)
-        if not closing.is_due(close_time):
-            return
+        closing = self._closing(task)
         done: list[Output] = []
-        for key, key_state in task.states():
+        for key in closing.due(close_time):
             stay = []
-            for session in key_state["sessions"]:
+            for session in (task.state(key) or {}).get("sessions", ()):
                 if session[1] > close_time:
-                    closing.opened(session[1])
+                    closing.opened(key, session[1])
                     stay.append(session)
                 else:
                     done.append(self._output(FINAL, key, session, self.gathering.result(session[2])))
@@ -84,6 +82,9 @@ class SessionAggregate:
     @staticmethod
     def _output(kind: int, key: str, session: list[Any], result: str | None) -> Output:
         return Output(kind, key, result, None, session[1], session[0], session[1])
+
+    def _closing(self, task: Task) -> Closing:
+        return closing_of(task, self.windows.gap_ms + self.windows.grace_ms)
 
     def _close_time(self, task: Task) -> int:
         return task.stream_time - self.windows.grace_ms - self.windows.gap_ms

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.pipelines.streams.tasks.closing import Closing
+from ottla.pipelines.streams.tasks.closing import Closing, closing_of
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import SlidingWindows
@@ -99,16 +99,15 @@ class SlidingAggregate:
     def finish(self, task: Task) -> None:
         """Gives out what has closed, and forgets what no later record can need."""
         close_time = task.stream_time - self.windows.grace_ms
-        closing = Closing(task)
+        closing = self.closing(task)
         last_end = close_time if self.suppressed else close_time - 1
-        if not closing.is_due(last_end):
-            return
         done: list[Output] = []
-        for key, key_state in task.states():
+        for key in closing.due(last_end):
+            key_state: dict[str, Cell] = task.state(key) or {}
             for text, cell in list(key_state.items()):
                 start, end = int(text), int(text) + self.windows.difference_ms
                 if end > last_end:
-                    closing.opened(end)
+                    closing.opened(key, end)
                     continue
                 if not cell[2]:
                     done.append(Output(FINAL, key, self.gathering.result(cell[0]), None, cell[1], start, end))
@@ -116,10 +115,14 @@ class SlidingAggregate:
                 if start <= task.stream_time - self._retention():
                     del key_state[text]
                 else:
-                    closing.opened(end + self.windows.difference_ms)
+                    closing.opened(key, end + self.windows.difference_ms)
             task.keep(key, key_state)
         if self.finals:
             task.outputs += sorted(done, key=lambda output: (output.end, output.key))
+
+    def closing(self, task: Task) -> Closing:
+        """When windows close and are forgotten."""
+        return closing_of(task, self._retention())
 
     def _retention(self) -> int:
         return 2 * self.windows.difference_ms + self.windows.grace_ms
@@ -158,7 +161,7 @@ class _Page:
             said = self.operator.gathering.result(old[0])
             self.task.emit(Output(FINAL, self.record.key, said, None, old[1], start, end))
         self.key_state[str(start)] = cell
-        Closing(self.task).opened(end)
+        self.operator.closing(self.task).opened(self.record.key, end)
         if self.operator.updates:
             result = self.operator.gathering.result(cell[0])
             self.task.update(

@@ -1,7 +1,10 @@
 """A task: the records of one partition, in order, the state they meet, and what comes of them.
 
 Keys and values are JSON text made by Spark, so that state is plain and results return to Spark's types unchanged. State
-is a dictionary a key, kept by a `Shelf`; a task reads and writes each key once a batch, however often it is touched.
+is a dictionary a key, kept by a `Shelf`.
+
+Promises: a batch reads the keys that its records name and those that have something to close (`closing`), each once
+however often it is touched, and writes those that it has changed. What else there is costs nothing.
 """
 
 from __future__ import annotations
@@ -40,6 +43,13 @@ class Output(NamedTuple):
     other_version: int | None = None
 
 
+class Index(Protocol):
+    """Something beside the keys' states that is kept on the shelf."""
+
+    def save(self) -> None:
+        """The batch is over."""
+
+
 class Shelf(Protocol):
     """Where a task's state lies between batches: text by text."""
 
@@ -51,6 +61,8 @@ class Shelf(Protocol):
 
 META = ""
 """The shelf's place for what belongs to the whole task. No key is empty text: keys are JSON objects."""
+DUE = "due"
+"""In a key's stored state: when it is to be looked at, by the clock's name. Operators do not see it."""
 
 
 @dataclass(slots=True)
@@ -64,6 +76,9 @@ class Task:
     _advances: list[tuple[int, int]] = field(default_factory=list)
     _closed: list[tuple[int, int, Output]] = field(default_factory=list)
     _open: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    _changed: set[str] = field(default_factory=set)
+    _due: dict[str, dict[str, int]] = field(default_factory=dict)
+    indexes: dict[str, Index] = field(default_factory=dict)
 
     @classmethod
     def load(cls, shelf: Shelf) -> Task:
@@ -82,22 +97,26 @@ class Task:
         return self.stream_time
 
     def state(self, key: str) -> dict[str, Any] | None:
-        """A key's state, to be changed in place; None when it has none."""
+        """A key's state; None when it has none. Who changes it gives it back to `keep`."""
         if key not in self._open:
             text = self.shelf.get(key)
-            self._open[key] = json.loads(text) if text is not None else None
+            state = json.loads(text) if text is not None else None
+            self._due[key] = {} if state is None else state.pop(DUE, {})
+            self._open[key] = state
         return self._open[key]
 
     def keep(self, key: str, state: dict[str, Any]) -> None:
         """Gives a key its state; an empty one is no state."""
+        if key not in self._due:
+            self.state(key)
         self._open[key] = state or None
+        self._changed.add(key)
 
-    def states(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every key's state. States may be changed or emptied on the way."""
-        for key, text in list(self.shelf.items()):
-            if key != META and key not in self._open:
-                self._open[key] = json.loads(text)
-        yield from sorted((key, state) for key, state in self._open.items() if state)
+    def due(self, key: str) -> dict[str, int]:
+        """When a key is to be looked at, by the clock's name. Who changes it calls `keep` as well."""
+        if key not in self._due:
+            self.state(key)
+        return self._due[key]
 
     def emit(self, output: Output) -> None:
         """Gives out a record."""
@@ -120,11 +139,15 @@ class Task:
 
     def save(self) -> list[Output]:
         """Writes state back and returns what the batch gave."""
-        for key, state in self._open.items():
+        for key in self._changed:
+            state = self._open[key]
             if state:
-                self.shelf.put(key, json.dumps(state, separators=(",", ":")))
+                due = self._due[key]
+                self.shelf.put(key, json.dumps({**state, DUE: due} if due else state, separators=(",", ":")))
             else:
                 self.shelf.delete(key)
+        for index in self.indexes.values():
+            index.save()
         self.shelf.put(META, json.dumps(self.meta, separators=(",", ":")))
         return [*self._in_order(), *self.updates.values()]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.pipelines.streams.tasks.closing import Closing
+from ottla.pipelines.streams.tasks.closing import Closing, closing_of
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import TimeWindows
@@ -44,20 +44,19 @@ class WindowAggregate:
                 output = Output(RESULT, record.key, self.gathering.result(state), None, at, start, end)
                 task.update(record.key, start, end, output)
         task.keep(record.key, key_state)
-        self._closing(task).opened(open_starts[0] + self.windows.size_ms)
+        self._closing(task).opened(record.key, min(open_starts) + self.windows.size_ms)
 
     def finish(self, task: Task) -> None:
         """Gives out and forgets what has closed."""
         close_time = task.stream_time - self.windows.grace_ms
         closing = self._closing(task)
-        if not closing.is_due(close_time):
-            return
         done: list[Output] = []
-        for key, key_state in task.states():
+        for key in closing.due(close_time):
+            key_state = task.state(key) or {}
             for text in list(key_state):
                 end = int(text) + self.windows.size_ms
                 if end > close_time:
-                    closing.opened(end)
+                    closing.opened(key, end)
                     continue
                 state, at = key_state.pop(text)
                 done.append(Output(FINAL, key, self.gathering.result(state), None, at, int(text), end))
@@ -66,4 +65,4 @@ class WindowAggregate:
             task.outputs += sorted(done, key=lambda output: (output.end, output.key))
 
     def _closing(self, task: Task) -> Closing:
-        return Closing(task)
+        return closing_of(task, self.windows.size_ms + self.windows.grace_ms)

@@ -26,15 +26,24 @@ Rows = dict[tuple[str, int | None, int | None], object]
 
 
 class Shelf(dict[str, str]):
-    """State as Spark's map keeps it, in a dictionary."""
+    """State as Spark's map keeps it, in a dictionary, and how often it is asked."""
+
+    calls = 0
+
+    def get(self, key: str) -> str | None:  # type: ignore[override]
+        self.calls += 1
+        return super().get(key)
 
     def put(self, key: str, value: str) -> None:
+        self.calls += 1
         self[key] = value
 
     def delete(self, key: str) -> None:
+        self.calls += 1
         self.pop(key, None)
 
     def items(self) -> Iterator[tuple[str, str]]:  # type: ignore[override]
+        self.calls += len(self)
         return iter(list(super().items()))
 
 
@@ -120,6 +129,64 @@ def test_results_do_not_depend_on_how_records_are_cut_into_batches(operator: Ope
                 assert cut == whole, f"seed {seed}"
 
 
+GROWING: list[Operator] = [
+    WindowAggregate(COUNT, TimeWindows.of_size(100_000, grace=5)),
+    WindowAggregate(COUNT, TimeWindows.of_size(100_000, grace=5).advance_by(50_000), updates=False, finals=True),
+    SlidingAggregate(COUNT, SlidingWindows.of_time_difference(100_000, grace=5)),
+    SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(100_000, grace=5)),
+    WindowedJoin(JoinWindows.of_time_difference(100_000, grace=5), "outer"),
+    TableLookup("left"),
+]
+
+
+@pytest.mark.parametrize("operator", GROWING, ids=lambda operator: type(operator).__name__)
+def test_a_batch_costs_what_it_names_and_closes_and_not_what_there_is(operator: Operator) -> None:
+    def calls(live_keys: int) -> int:
+        shelf = Shelf()
+        run(operator, shelf, [record(f"key {number}", 100_000 + number % 50, side=1) for number in range(live_keys)])
+        run(operator, shelf, [record("now", 100_090)])  # a sliding window that ends with its record closes here
+        shelf.calls = 0
+        for batch in range(10):
+            run(operator, shelf, [record(f"key {batch * 7 + number}", 100_100 + batch) for number in range(5)])
+        return shelf.calls
+
+    assert calls(4_000) <= calls(400) <= 10 * (5 * 3 + 12)
+
+
+@pytest.mark.parametrize("operator", GROWING[:-1], ids=lambda operator: type(operator).__name__)
+def test_what_is_only_closed_is_closed_once(operator: Operator) -> None:
+    """Thousands of keys that nobody names again: each is read when it closes, and gone after that."""
+    shelf = Shelf()
+    run(operator, shelf, [record(f"key {number}", number, side=1) for number in range(2_000)])
+    shelf.calls = 0
+    for time in range(100_000, 400_000, 10_000):
+        run(operator, shelf, [record("late", time), record("late", time + 1, side=1)])
+    assert not any("key " in name for name in shelf)
+    assert shelf.calls < 2_000 * 8
+
+
+@pytest.mark.parametrize("operator", GROWING[:-1], ids=lambda operator: type(operator).__name__)
+def test_state_of_a_version_without_an_index_closes_too(operator: Operator) -> None:
+    def close(shelf: Shelf) -> list[Output]:
+        return [
+            output
+            for time in (150_000, 420_000, 900_000)
+            for output in run(operator, shelf, [record("last", time), record("last", time + 1, side=1)])
+        ]
+
+    indexed = Shelf()
+    run(operator, indexed, [record(f"key {number}", 50_000 + number, side=number % 2) for number in range(100)])
+    before = Shelf()
+    for name, text in indexed.items():
+        if not name.startswith("closing "):
+            before[name] = json.dumps({part: value for part, value in json.loads(text).items() if part != "due"})
+    meta = json.loads(before[""])
+    del meta["closing"]
+    before[""] = json.dumps(meta | {"first_end": 100_000})
+    assert close(before) == close(indexed)
+    assert not any("key " in name for name in before)
+
+
 def test_state_is_forgotten_once_nothing_can_need_it() -> None:
     operators: list[Operator] = [
         WindowAggregate(COUNT, TimeWindows.of_size(10, grace=5)),
@@ -133,7 +200,10 @@ def test_state_is_forgotten_once_nothing_can_need_it() -> None:
             run(operator, shelf, [record(f"key {time % 100}", time, side=time % 2)])
         for time in range(5000, 5300, 50):
             run(operator, shelf, [record("last", time), record("last", time + 1, side=1)])
-        assert set(shelf) <= {"", '{"key": "last"}'}, type(operator).__name__
+        assert {name for name in shelf if not name.startswith("closing ")} <= {"", '{"key": "last"}'}, type(
+            operator
+        ).__name__
+        assert len(shelf) < 12, "the index is forgotten as well"
         assert len(shelf['{"key": "last"}']) < 400, type(operator).__name__
 
 
