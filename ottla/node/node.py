@@ -16,12 +16,11 @@ from ottla.metadata import Controller, Gauge, ImageLoader
 from ottla.node.broker_role import BrokerRole
 from ottla.node.controller_role import ControllerRole
 from ottla.node.directories import CannotStart, format_new
-from ottla.node.raft_gauges import raft_gauges
 from ottla.node.shared import Shared
 from ottla.node.unenforced import unenforced_metadata
 from ottla.raft import RaftNode
 from ottla.replica import ReplicaManager
-from ottla.server import BrokerServices, MetricsServer, NodeContext, SocketServer
+from ottla.server import BrokerServices, NodeContext, SocketServer
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.world import Address, NodeWorld
 
@@ -146,6 +145,8 @@ class Node:
     def _serve_metrics(self) -> None:
         if self.metrics_address is None:
             return
+        from ottla.server import MetricsServer
+
         services = None if self.broker_role is None else self.broker_role.services
         server = MetricsServer.of(self.context, services, self.collect_gauges)
         try:
@@ -156,6 +157,8 @@ class Node:
 
     def collect_gauges(self) -> list[Gauge]:
         """What the quorum, and the controller if this node has one, show now."""
+        from ottla.node.raft_gauges import raft_gauges
+
         own = [] if self.controller_role is None else self.controller_role.gauges()
         if self.broker_role is not None:
             own += self.broker_role.gauges()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from ottla.types import ZERO_UUID, Uuid
@@ -36,18 +36,16 @@ class ReplicaKey(NamedTuple):
         return self.id == other.id and self.directory_id in (ZERO_UUID, other.directory_id)
 
 
-@dataclass(frozen=True, slots=True)
-class VoterNode:
+class VoterNode(NamedTuple):
     """One voter: its key, its controller listeners by name, and the `kraft.version`s that it speaks."""
 
     key: ReplicaKey
-    listeners: Mapping[str, Address] = field(default_factory=dict)
+    listeners: Mapping[str, Address] = MappingProxyType({})
     kraft_version_min: int = 0
     kraft_version_max: int = KRAFT_VERSION_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class VoterSet:
+class VoterSet(NamedTuple):
     """The voters, by node id and in its order."""
 
     nodes: Mapping[int, VoterNode]
@@ -89,7 +87,7 @@ class VoterSet:
     def with_voter(self, node: VoterNode) -> VoterSet:
         """The set with a voter as it is now."""
         assert self.is_voter(node.key), f"{node.key} is none of the voters {self.ids}"
-        return replace(self, nodes={**self.nodes, node.key.id: node})
+        return VoterSet({**self.nodes, node.key.id: node})
 
     # As a control record
 

@@ -1,7 +1,7 @@
 """The server: sessions, dispatch and one handler a file. See README.md beside this file.
 
-The front door is light: handlers are imported when the first request of their API arrives, and envelopes where there
-are other nodes.
+The front door is light: handlers are imported when the first request of their API arrives, envelopes where there are
+other nodes, and what shows metrics where somebody is to see them.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,6 @@ from ottla.server.connection_rate import CREATION_RATE
 from ottla.server.context import BrokerContext, CloseConnection, Connection, ControllerContext, RequestContext
 from ottla.server.controller_services import ControllerServices, Decider, QuorumMember
 from ottla.server.dispatch import Dispatcher, Route
-from ottla.server.exposition import MetricsServer
 from ottla.server.fetch_session import FetchSessions
 from ottla.server.metrics import Metrics
 from ottla.server.node_context import NodeContext, QuorumView
@@ -26,8 +25,12 @@ from ottla.server.transaction_markers import LocalMarkers, RoutedMarkers
 
 if TYPE_CHECKING:
     from ottla.server.envelope import has_error, unwrap_answer, wrap_request
+    from ottla.server.exposition import MetricsServer
 
-_LAZY = dict.fromkeys(["has_error", "unwrap_answer", "wrap_request"], "ottla.server.envelope")
+_LAZY = {
+    **dict.fromkeys(["has_error", "unwrap_answer", "wrap_request"], "ottla.server.envelope"),
+    "MetricsServer": "ottla.server.exposition",
+}
 
 __all__ = [
     "ANONYMOUS",

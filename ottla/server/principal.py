@@ -6,7 +6,6 @@ The bytes are those of Kafka's default principal builder: a version, then `Defau
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 
 from ottla.errors import PrincipalDeserializationFailure
 from ottla.types import Buffer
@@ -17,13 +16,26 @@ _VERSION = struct.Struct(">h")
 VERSION = 0
 
 
-@dataclass(frozen=True, slots=True)
 class Principal:
     """A kind (`User`) and a name. Whether a delegation token vouched for it does not make it another one."""
 
-    type: str
-    name: str
-    is_token_authenticated: bool = field(default=False, compare=False)
+    __slots__ = ("is_token_authenticated", "name", "type")
+
+    def __init__(self, type: str, name: str, is_token_authenticated: bool = False) -> None:
+        self.type = type
+        self.name = name
+        self.is_token_authenticated = is_token_authenticated
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Principal):
+            return NotImplemented
+        return (self.type, self.name) == (other.type, other.name)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.name))
+
+    def __repr__(self) -> str:
+        return f"Principal({self.type!r}, {self.name!r}, {self.is_token_authenticated})"
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
@@ -18,12 +17,15 @@ from ottla.world import NodeWorld, World
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
 class VirtualWorld(World):
     """A `World` on virtual time, over a disk that can lose power."""
 
+    __slots__ = ()
     clock: VirtualClock
     disk: VirtualDisk
+
+    def __init__(self, clock: VirtualClock, disk: VirtualDisk, random: Random) -> None:
+        super().__init__(clock, disk, random)
 
 
 def virtual_world(random: Random) -> VirtualWorld:
@@ -32,16 +34,28 @@ def virtual_world(random: Random) -> VirtualWorld:
     return VirtualWorld(clock=clock, disk=VirtualDisk(random, clock), random=random)
 
 
-@dataclass(frozen=True, slots=True)
 class VirtualNodeWorld(NodeWorld):
     """One life of a node: its tasks and its network end with `life`; clock and disk may serve the next one."""
 
+    __slots__ = ("life", "loop")
     clock: VirtualClock
     disk: VirtualDisk
     tasks: VirtualTasks
     network: HostNetwork
-    life: Life
-    loop: VirtualLoop
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        disk: VirtualDisk,
+        random: Random,
+        tasks: VirtualTasks,
+        network: HostNetwork,
+        life: Life,
+        loop: VirtualLoop,
+    ) -> None:
+        super().__init__(clock, disk, random, tasks, network)
+        self.life = life
+        self.loop = loop
 
 
 def node_world(

@@ -14,22 +14,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config import CleanerConfig
 from ottla.errors import KafkaError, KafkaStorageError
 from ottla.storage.chores import SyncPlan
 from ottla.storage.cleanable import CleanableLog, measure
-from ottla.storage.cleaner import Cleaning, CleaningAborted
 from ottla.storage.cleaner_checkpoints import CleanerCheckpoints
-from ottla.storage.cleaner_stats import CleanerStats
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
-from ottla.storage.offset_map import OffsetMap
 from ottla.storage.retention import delete_old_segments
 from ottla.storage.throttle import Throttle
 from ottla.types import TopicPartition
 from ottla.world import World
+
+if TYPE_CHECKING:
+    from ottla.storage.cleaner import Cleaning
+    from ottla.storage.cleaner_stats import CleanerStats
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +153,9 @@ class CleanerManager:
         return measure(partition_log, checkpoint, self._world.clock.now_ms())
 
     def _begin(self, due: CleanableLog) -> None:
+        from ottla.storage.cleaner import Cleaning  # most nodes have nothing to clean, and none at its start
+        from ottla.storage.offset_map import OffsetMap
+
         config = self.config
         self._cleaning = Cleaning(
             self._world,
@@ -163,6 +167,8 @@ class CleanerManager:
         )
 
     def _advance(self) -> CleanerStep:
+        from ottla.storage.cleaner import CleaningAborted
+
         cleaning = self._cleaning
         assert cleaning is not None, "a step belongs to a run"
         done_before = cleaning.stats.io_bytes

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 MIB = 1024 * 1024
 
 
-@dataclass(slots=True)
 class CleanerStats:
     """Counts of one run over one log. Times are the monotonic clock's."""
 
-    start_ms: int
-    map_done_ms: int = -1
-    end_ms: int = -1
-    map_bytes_read: int = 0
-    map_messages_read: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    messages_read: int = 0
-    messages_written: int = 0
-    invalid_messages_read: int = 0
-    buffer_utilization: float = 0.0
+    __slots__ = (
+        "buffer_utilization", "bytes_read", "bytes_written", "end_ms", "invalid_messages_read", "map_bytes_read",
+        "map_done_ms", "map_messages_read", "messages_read", "messages_written", "start_ms",
+    )  # fmt: skip
+
+    def __init__(self, start_ms: int) -> None:
+        self.start_ms = start_ms
+        self.map_done_ms = -1
+        self.end_ms = -1
+        self.map_bytes_read = 0
+        self.map_messages_read = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.messages_read = 0
+        self.messages_written = 0
+        self.invalid_messages_read = 0
+        self.buffer_utilization = 0.0
 
     @property
     def io_bytes(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 from ottla.world.clock import Clock
 from ottla.world.disk import Disk
@@ -11,31 +10,38 @@ from ottla.world.network import Network
 from ottla.world.tasks import Tasks
 
 
-@dataclass(frozen=True, slots=True)
 class World:
     """What the synchronous cores may touch. The random source is seeded in simulation, so a seed replays exactly."""
 
-    clock: Clock
-    disk: Disk
-    random: random.Random
+    __slots__ = ("clock", "disk", "random")
+
+    def __init__(self, clock: Clock, disk: Disk, random: random.Random) -> None:
+        self.clock = clock
+        self.disk = disk
+        self.random = random
 
 
-@dataclass(frozen=True, slots=True)
 class ClientWorld:
     """What a client may touch: it keeps nothing on disk."""
 
-    clock: Clock
-    random: random.Random
-    tasks: Tasks
-    network: Network
+    __slots__ = ("clock", "network", "random", "tasks")
+
+    def __init__(self, clock: Clock, random: random.Random, tasks: Tasks, network: Network) -> None:
+        self.clock = clock
+        self.random = random
+        self.tasks = tasks
+        self.network = network
 
 
-@dataclass(frozen=True, slots=True)
 class NodeWorld(World):
     """What a whole node may touch: drivers also wait, run things by themselves and talk to others."""
 
-    tasks: Tasks
-    network: Network
+    __slots__ = ("network", "tasks")
+
+    def __init__(self, clock: Clock, disk: Disk, random: random.Random, tasks: Tasks, network: Network) -> None:
+        super().__init__(clock, disk, random)
+        self.tasks = tasks
+        self.network = network
 
     @property
     def as_client(self) -> ClientWorld:

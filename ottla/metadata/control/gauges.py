@@ -7,7 +7,8 @@ are asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ottla.metadata.control.state import ControlState
 from ottla.metadata.partition import NO_LEADER
@@ -17,13 +18,12 @@ from ottla.world import Clock
 _FENCED, _CONTROLLED_SHUTDOWN, _ACTIVE = 10, 20, 30
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(NamedTuple):
     """One value at this moment."""
 
     name: str
     value: float
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = MappingProxyType({})
     kind: str = "gauge"
     """`counter` for what only grows."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def start(tmp_path: Path) -> Callable[..., Seen]:
 
         async def main(world: NodeWorld, stop: object) -> Seen:
             network = NamedNetwork(world.network, name)
-            node = build(BrokerConfig(given), replace(world, network=network))
+            node = build(BrokerConfig(given), NodeWorld(world.clock, world.disk, world.random, world.tasks, network))
             node.format_if_new()
             await node.start()
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from threading import get_ident
 from typing import Any
 
@@ -89,7 +88,7 @@ def test_the_bytes_that_are_counted_are_those_on_the_wire() -> None:
 
     async def main(world: ClientWorld) -> None:
         wire = Wire(world.network)
-        client = Client(replace(world, network=wire), cluster)
+        client = Client(ClientWorld(world.clock, world.random, world.tasks, wire), cluster)
         try:
             await client.metadata.topic("a", 1000)
             for broker in (1, 2):
