@@ -102,29 +102,16 @@ class Writer(Worker):
     acks = -1
     is_idempotent = True
     interval_ms = 100.0
-    requests_max = 5
-    """How many requests to a broker wait for their answers. A broker that was stopped in order knows of each producer
-    again only its last batch, for no more is in Kafka's snapshots. Whoever then asks after the one before is told
-    OUT_OF_ORDER_SEQUENCE_NUMBER, and writes it twice: so where brokers are stopped there is one at a time."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._number = 0
         self._waiting = 0
-        self._beginning: set[int] = set()
-        """Partitions whose first record is on its way.
-
-        As in Kafka, a leader that knows nothing of an idempotent producer takes any sequence for its first. So where
-        the first batch is refused for the moment, the second may come before it: not what is to be found here.
-        """
-        self._begun: set[int] = set()
 
     async def work(self) -> None:
-        self._beginning, self._begun = set(), set()  # to a new producer all are new
         async with AsyncProducer(
             self.common | {"acks": self.acks, "enable_idempotence": self.is_idempotent, "max_block_ms": 60_000,
-                           "delivery_timeout_ms": PATIENCE_MS, "linger_ms": 5,
-                           "max_in_flight_requests_per_connection": self.requests_max},
+                           "delivery_timeout_ms": PATIENCE_MS, "linger_ms": 5},
             world=self.world.as_client,
         ) as producer:  # fmt: skip
             while not self.is_stopping or self._waiting:
@@ -134,10 +121,6 @@ class Writer(Worker):
 
     async def _write(self, producer: AsyncProducer) -> None:
         index = self.chance.randrange(self.shared.partition_count)
-        if self.is_idempotent and index not in self._begun:
-            if index in self._beginning:
-                return
-            self._beginning.add(index)
         now_ms = self.world.clock.now_ms()
         value = Value(self.name, self._number, now_ms, self.is_idempotent)
         self._number += 1
@@ -152,7 +135,6 @@ class Writer(Worker):
         partition = f"{self.topic}-{index}"
         try:
             told = await delivery
-            self._begun.add(index)
             if self.acks:
                 epoch = delivery[0].leader_epoch
                 self.shared.records.on_acknowledged(partition, told.offset, value, acks=self.acks, leader_epoch=epoch)
@@ -162,7 +144,6 @@ class Writer(Worker):
         except Violation as violation:
             self.shared.complain(violation)
         finally:
-            self._beginning.discard(index)
             self._waiting -= 1
 
 
@@ -293,14 +274,21 @@ class Copier(Worker):
 
 
 class SinkReader(Worker):
-    """Reads what is committed in `SINK`, until every record of `SOURCE` that was consumed is there once."""
+    """Reads what is committed in `SINK`, until every record of `SOURCE` that was consumed is there once.
+
+    And until it has itself seen what any reader was shown.
+    """
 
     async def work(self) -> None:
         ledger = self.shared.ledger
         seen: dict[int, set[int]] = {index: set() for index in range(self.shared.partition_count)}
         async with self.consumer(isolation_level="read_committed") as consumer:
             await consumer.assign([TopicPartition(SINK, index) for index in seen])
-            while not (self.is_stopping and ledger.missing(self.shared.source_ends()) is None):
+            while not (
+                self.is_stopping
+                and ledger.missing(self.shared.source_ends()) is None
+                and all(offset in seen[index] for index, offset in ledger.sink)
+            ):
                 for record in await consumer.poll(POLL_S):
                     ledger.on_read(self.name, record.partition, record.offset, Copy.decode(record.value))
                     seen[record.partition].add(record.offset)
@@ -326,7 +314,7 @@ class Trimmer(Worker):
 
 
 class Auditor(Worker):
-    """Looks at the offsets of all groups: none goes back.
+    """Looks at the offsets of all groups, at least once: none goes back.
 
     It waits for open transactions, as a member does: a commit is acknowledged when it is decided, and until the marker
     has come to the group coordinator, which may be on another broker, the offset before it is still the one.
@@ -335,9 +323,11 @@ class Auditor(Worker):
     async def work(self) -> None:
         ledger = self.shared.ledger
         async with AsyncAdmin(self.common, world=self.world.as_client) as admin:
-            while not self.is_stopping:
+            while True:
                 for group in ledger.groups:
                     await self._audit(admin, group)
+                if self.is_stopping:
+                    return
                 await self.world.tasks.sleep_ms(500 * self.chance.uniform(0.5, 1.5))
 
     async def _audit(self, admin: AsyncAdmin, group: str) -> None:
