@@ -1,10 +1,15 @@
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs many commands of Kafka's tools for clusters in one process, each a line of standard input, against the brokers
- * at the first argument or, where the line begins with `controller`, the controllers at the second.
+ * at the first argument or, where the line begins with `controller`, the controllers at the second. `await-config`
+ * waits until every broker tells a value of a dynamic setting: what is changed at one is heard of by the others later.
  */
 public class ClusterTools {
     static Integer exitCode;
@@ -33,6 +38,18 @@ public class ClusterTools {
         }
     }
 
+    static void awaitConfig(String address, String broker, String name, String value) throws Exception {
+        var resource = new ConfigResource(ConfigResource.Type.BROKER, broker);
+        var end = System.nanoTime() + Duration.ofSeconds(30).toNanos();
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", address))) {
+            while (!value.equals(admin.describeConfigs(List.of(resource)).all().get().get(resource).get(name).value())) {
+                if (System.nanoTime() > end)
+                    throw new IllegalStateException(broker + " does not hear of " + name + "=" + value);
+                Thread.sleep(20);
+            }
+        }
+    }
+
     public static void main(String[] addresses) throws Exception {
         Exit.setExitProcedure((code, message) -> {
             if (message != null)
@@ -57,7 +74,10 @@ public class ClusterTools {
                 ? List.of("--bootstrap-controller", addresses[1]) : List.of("--bootstrap-server", addresses[0]));
             exitCode = null;
             try {
-                execute(words.get(0), arguments.toArray(new String[0]));
+                if (words.get(0).equals("await-config"))
+                    awaitConfig(addresses[0], words.get(1), words.get(2), words.get(3));
+                else
+                    execute(words.get(0), arguments.toArray(new String[0]));
             } catch (Exited exited) {
                 // its code is known
             } catch (Exception error) {

@@ -80,9 +80,13 @@ api-versions
 configs --describe --entity-type topics --entity-name pair
 configs --describe --entity-type brokers
 configs --alter --entity-type brokers --entity-name 2 --add-config log.cleaner.threads=2
+await-config 2 log.cleaner.threads 2
 configs --describe --entity-type brokers --entity-name 2
 configs --describe --entity-type brokers --entity-name 9
 configs --alter --entity-type brokers --entity-default --add-config log.retention.ms=86400000
+await-config 1 log.retention.ms 86400000
+await-config 2 log.retention.ms 86400000
+await-config 3 log.retention.ms 86400000
 configs --describe --entity-type brokers --entity-default
 get-offsets --topic placed
 get-offsets --topic-partitions single:1,pair:0
@@ -154,8 +158,14 @@ def run(nodes: Nodes, commands: list[str]) -> list[str]:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     blocks = f"\n{done.stdout}".split("\n> ")[1:]
     assert len(blocks) == len(commands), done.stdout
-    told = zip(commands, blocks, strict=True)
-    return [line for command, block in told for line in ("", f"> {command}", *masked(nodes, command, block))]
+    told = list(zip(commands, blocks, strict=True))
+    assert all("exit 0" in block for command, block in told if is_wait(command)), done.stdout
+    said = [(command, block) for command, block in told if not is_wait(command)]
+    return [line for command, block in said for line in ("", f"> {command}", *masked(nodes, command, block))]
+
+
+def is_wait(command: str) -> bool:
+    return command.startswith("await-")
 
 
 def masked(nodes: Nodes, command: str, block: str) -> list[str]:

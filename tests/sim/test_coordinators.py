@@ -170,7 +170,7 @@ def test_a_transaction_ends_whose_coordinator_data_and_group_are_on_three_broker
                 await producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
                 await (producer.commit_transaction() if is_commit else producer.abort_transaction())
         log = three.node(3).replicas.partition_by_name(DATA, index).local_log()
-        await three.until(lambda: log.log_end_offset == 6)  # three records and their markers
+        await three.until(lambda: log.last_stable_offset == 6)  # three records and their markers, on all replicas
         assert await read_committed(three, index) == ([b"0", b"1", b"2"] if is_commit else [])
         assert await committed(three, group) == ({0: 3} if is_commit else {})
 
