@@ -1,7 +1,9 @@
 """What the active controller does by the clock.
 
 Promises: a task runs again only after its last run is committed or refused, so a slow disk never piles them up. They
-run while the controller is active and at no other time. Called by the controller.
+run while the controller is active and at no other time. The first run is an interval after it became active, whatever
+there is to do by then, as Kafka's `PeriodicTaskControlManager` has it in 4.3. A task that failed runs again after its
+interval, where Kafka's waits five minutes. Called by the controller.
 """
 
 from __future__ import annotations

@@ -51,6 +51,22 @@ def test_leaders_move_back_to_preferred_replicas_on_schedule_and_not_before() ->
         assert leaders(cluster) == [1, 2, 3]
 
 
+def test_the_schedule_of_moving_back_goes_by_the_controller_and_not_by_the_imbalance() -> None:
+    """As in Kafka 4.3: every interval from when the controller began to lead. In older ones the interval began when an
+    imbalance was noticed."""
+    with Trio({"leader.imbalance.check.interval.seconds": "60"}) as cluster:
+        cluster.create("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+        absent = other_than_controller(cluster)
+        cluster.pass_seconds(35)
+        cluster.nodes.kill(f"node{absent}")
+        cluster.pass_seconds(12)
+        cluster.run(cluster.nodes.start(f"node{absent}"))
+        cluster.pass_seconds(5)
+        assert absent not in leaders(cluster), "it is in sync, and it is not time yet"
+        cluster.pass_seconds(10)
+        assert leaders(cluster) == [1, 2, 3]
+
+
 def test_leaders_stay_where_they_are_without_auto_leader_rebalance() -> None:
     settings = {"leader.imbalance.check.interval.seconds": "10", "auto.leader.rebalance.enable": "false"}
     with Trio(settings) as cluster:
