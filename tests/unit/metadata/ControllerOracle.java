@@ -250,7 +250,9 @@ public class ControllerOracle {
                 return told.toString();
             }
             case DELETE_TOPICS: {
-                Collection<String> names = new DeleteTopicsRequestData(in, version).topicNames();
+                DeleteTopicsRequestData request = new DeleteTopicsRequestData(in, version);
+                Collection<String> names = new ArrayList<>(request.topicNames());
+                request.topics().forEach(topic -> names.add(topic.name()));
                 List<Uuid> ids = new ArrayList<>();
                 for (ResultOrError<Uuid> found : controller.findTopicIds(context, names).get().values()) {
                     if (found.isResult()) ids.add(found.result());

@@ -82,9 +82,10 @@ _RESOURCES = {"topic": TOPIC, "broker": 4, "logger": 8, "metrics": 16, "group": 
 
 
 class Player:
-    """One cluster, driven by the lines of one transcript."""
+    """One cluster, made by `make`, driven by the lines of one transcript."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[..., Cluster] = Cluster) -> None:
+        self._make = make
         self.cluster: Cluster | None = None
         self.names: dict[str, str] = {}
         self.incarnations: dict[str, Uuid] = {}
@@ -99,7 +100,7 @@ class Player:
             self.close()
             self.names.clear()
             overrides: dict[str, Any] = {name.replace(".", "_"): value for name, value in _options(words).items()}
-            self.cluster = Cluster(**overrides)
+            self.cluster = self._make(**overrides)
             return self._shown(self.cluster.fresh_records(0))
         cluster = self.cluster
         assert cluster is not None, "a transcript begins with `cluster`"

@@ -3,7 +3,7 @@
 `ControllerOracle.java` is a whole `QuorumController` over a log in memory. Ours is asked first, and what it appended
 and answered is kept; then Kafka's is asked the same. Broker epochs are offsets, so both logs have to agree to the last
 record. Topic ids are random and are compared as their topics' names; partitions that one event changes have no order.
-`OTTLA_SEED` replays one history.
+`OTTLA_SEED` replays one history. The transcripts in `TRANSCRIPTS` are such histories too, and not random.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -59,7 +59,10 @@ from ottla.wire.messages.incremental_alter_configs import (
 from ottla.wire.messages.unregister_broker import UnregisterBrokerResponse
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.kafka import run_java
-from tests.unit.metadata.harness import CLUSTER_ID
+from tests.support.transcript import TRANSCRIPTS as DIRECTORY
+from tests.support.transcript import check
+from tests.unit.metadata.harness import CLUSTER_ID, Cluster
+from tests.unit.metadata.player import Player
 from tests.unit.metadata.test_random_histories import BROKERS, History
 
 pytestmark = pytest.mark.java
@@ -67,26 +70,78 @@ pytestmark = pytest.mark.java
 ORACLE = Path(__file__).with_name("ControllerOracle.java")
 SEEDS = [int(os.environ["OTTLA_SEED"])] if "OTTLA_SEED" in os.environ else [1, 2, 3]
 STEP_COUNT = 600
+TRANSCRIPTS = ["unclean_elections"]
+"""Those in which nothing happens by itself: Kafka's controller here is one whose timers never fire."""
 DELETE_BY_NAME = 5
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 
+M = TypeVar("M", bound=Message)
+
+
+class Account:
+    """Every request to a controller of ours, and what it made of them: what Kafka's is asked next."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: set[str] = set()
+        features = cluster.loader.image.features
+        self.lines = [" ".join(f"{name}={level}" for name, level in features.items())]
+        self.outcomes = [[*self._shown(0), "started"]]
+
+    def pass_ms(self, milliseconds: float) -> None:
+        self.lines.append(f"time {milliseconds:.0f}")
+
+    def take(self, request: Message, version: int, start: int, told: str) -> None:
+        """`start` is how many records there were before, `told` what was answered."""
+        self._cluster.settle()
+        self.lines.append(f"request {request.schema.api_key} {version} {encode(request, version).hex()}")
+        self.outcomes.append([*self._shown(start), told])
+        for topic in self._cluster.loader.image.topics.by_name.values():
+            if topic.name not in self._known:
+                self._known.add(topic.name)
+                self.lines.append(f"topic {topic.name} {topic.id}")
+
+    def _shown(self, start: int) -> list[str]:
+        return [
+            f"{record.schema.name}.{version} {json.dumps(to_json(record, version))}"
+            for record, version in self._cluster.quorum.records[start:]
+        ]
+
+
+class RecordedCluster(Cluster):
+    """The cluster of a transcript, with an account of it."""
+
+    def __init__(self, **overrides: Any) -> None:
+        super().__init__(**overrides)
+        self.account = Account(self)
+
+    def pass_ms(self, milliseconds: float) -> None:
+        self.account.pass_ms(milliseconds)
+        super().pass_ms(milliseconds)
+
+    def ask(self, request: Message, response: type[M], *, version: int | None = None) -> M:
+        number = request.schema.versions.last if version is None else version
+        start = len(self.quorum.records)
+        try:
+            answer = super().ask(request, response, version=version)
+        except KafkaError as error:
+            self.account.take(request, number, start, _told_of(error))
+            raise
+        self.account.take(request, number, start, _told(answer, number))
+        return answer
+
 
 class Recorded(History):
-    """A history of which every request, and what our controller made of it, is written down."""
+    """A random history, with an account of it."""
 
     def __init__(self, seed: int) -> None:
-        self.lines: list[str] = []
-        self.outcomes: list[list[str]] = []
         super().__init__(seed, brokers=())
         self.cluster.controller._periodic.stop()
-        self.known: set[str] = set()
+        self.account = Account(self.cluster)
         # Not both: the directory of a deleted topic that fails is one that Kafka 4.3.1 cannot mark (it keeps deleted
         # topics in its index of directories, and does not find them).
         self.loses_disks = seed % 2 == 0
         self.lives: dict[int, Uuid] = {}
-        features = self.cluster.loader.image.features
-        self.lines.append(" ".join(f"{name}={level}" for name, level in features.items()))
-        self.outcomes.append([*self.shown(0), "started"])
         for broker_id in BROKERS:
             self.start(broker_id)
             self.beat_as(broker_id)
@@ -99,20 +154,8 @@ class Recorded(History):
             handled = self.cluster.controller.handle(asked, version=version)
             told = _told(self.cluster.world.loop.run_until_complete(handled), version)
         except KafkaError as error:
-            told = f"error {error.name}: {error.message}"
-        self.cluster.settle()
-        self.lines.append(f"request {request.schema.api_key} {version} {encode(request, version).hex()}")
-        self.outcomes.append([*self.shown(start), told])
-        for topic in self.image.topics.by_name.values():
-            if topic.name not in self.known:
-                self.known.add(topic.name)
-                self.lines.append(f"topic {topic.name} {topic.id}")
-
-    def shown(self, start: int) -> list[str]:
-        return [
-            f"{record.schema.name}.{version} {json.dumps(to_json(record, version))}"
-            for record, version in self.cluster.quorum.records[start:]
-        ]
+            told = _told_of(error)
+        self.account.take(request, version, start, told)
 
     # Steps: what is random in a controller is given by the request instead.
 
@@ -215,7 +258,7 @@ class Recorded(History):
         registered = self.image.brokers.get(broker_id)
         if self.chance.random() < 0.8:
             for _ in range(2):
-                self.lines.append("time 5000")
+                self.account.pass_ms(5000)
                 self.cluster.world.loop.run_until_complete(self.cluster.world.tasks.sleep_ms(5000))
                 for other in BROKERS:
                     if other != broker_id:
@@ -261,6 +304,10 @@ class Recorded(History):
         told = AssignReplicasToDirsRequestTopicData(topic.id, [AssignReplicasToDirsRequestPartitionData(index)])
         directory = AssignReplicasToDirsRequestDirectoryData(self.chance.choice(self.directories(broker_id)), [told])
         self.ask(AssignReplicasToDirsRequest(broker_id=broker_id, broker_epoch=epoch, directories=[directory]))
+
+
+def _told_of(error: KafkaError) -> str:
+    return f"error {error.name}: {error.message}"
 
 
 def _told(response: Message, version: int) -> str:
@@ -337,15 +384,31 @@ def test_kafkas_controller_decides_as_ours_does(seed: int, tmp_path: Path) -> No
     history = Recorded(seed)
     for _ in range(STEP_COUNT):
         history.step()
-    (tmp_path / "commands").write_text("\n".join(history.lines))
-    ran = run_java(str(ORACLE), [str(tmp_path / "commands"), str(tmp_path / "answers"), CLUSTER_ID])
+    check_with_kafka(history.account, f"OTTLA_SEED={seed}", tmp_path)
+    history.close()
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+def test_kafkas_controller_decides_as_a_transcript_says(name: str, tmp_path: Path) -> None:
+    player = Player(RecordedCluster)
+    try:
+        check(DIRECTORY / "metadata" / f"{name}.txt", player.execute, rewrite=False)
+        assert isinstance(player.cluster, RecordedCluster)
+        check_with_kafka(player.cluster.account, name, tmp_path)
+    finally:
+        player.close()
+
+
+def check_with_kafka(account: Account, name: str, directory: Path) -> None:
+    """Ask Kafka's controller the same, and compare what it appends and answers."""
+    (directory / "commands").write_text("\n".join(account.lines))
+    ran = run_java(str(ORACLE), [str(directory / "commands"), str(directory / "answers"), CLUSTER_ID])
     assert ran.returncode == 0, ran.stderr[-4000:]
-    answers = [block.split("\n") for block in (tmp_path / "answers").read_text().strip("\n").split("\n\n")]
+    answers = [block.split("\n") for block in (directory / "answers").read_text().strip("\n").split("\n\n")]
     ours, theirs = Reader(), Reader()
-    asked = ["start", *(line for line in history.lines if line.startswith("request"))]
-    assert len(answers) == len(history.outcomes) == len(asked)
-    for number, (outcome, answer) in enumerate(zip(history.outcomes, answers, strict=True)):
+    asked = ["start", *(line for line in account.lines if line.startswith("request"))]
+    assert len(answers) == len(account.outcomes) == len(asked)
+    for number, (outcome, answer) in enumerate(zip(account.outcomes, answers, strict=True)):
         mine, kafkas = ours.read(outcome), theirs.read(answer)
         differing = "\n".join(f"{mark} {one}" for mark, mine_only in (("-", mine), ("+", kafkas)) for one in mine_only)
-        assert mine == kafkas, f"OTTLA_SEED={seed}, request {number}: {asked[number][:60]}\n{differing}"
-    history.close()
+        assert mine == kafkas, f"{name}, request {number}: {asked[number][:60]}\n{differing}"
