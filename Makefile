@@ -58,11 +58,13 @@ mutants: $(COMPILED) ## put known faults into copies of the code and show that t
 	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
 soak: $(COMPILED) ## hours: more seeds, rounds and kills, old Kafkas, YARN, clients on three nodes and against a real Kafka
-	OTTLA_SOAK=1 OTTLA_CLIENT_SEEDS=500 OTTLA_COPY_SEEDS=100 OTTLA_GROUP_SEEDS=200 OTTLA_SHARE_SEEDS=100 \
-	    $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout 3600 --ignore tests/pipelines $(ARGS)
-	OTTLA_SOAK=1 $(BIN)/pytest --timeout 3600 tests/pipelines $(ARGS)
-	OTTLA_TESTS_NODES=3 $(BIN)/pytest -n 2 --dist loadfile --timeout 600 tests/clients $(ARGS)
-	OTTLA_TESTS_AGAINST=kafka $(BIN)/pytest --timeout 600 tests/clients/ours tests/clients/groups $(ARGS)
+	@failed=; run() { printf '\nsoak: %s\n' "$$*"; env "$$@" || failed="$$failed\nsoak: FAILED $$*"; }; \
+	run OTTLA_SOAK=1 OTTLA_CLIENT_SEEDS=500 OTTLA_COPY_SEEDS=100 OTTLA_GROUP_SEEDS=200 OTTLA_SHARE_SEEDS=100 \
+	    $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout 3600 --ignore tests/pipelines $(ARGS); \
+	run OTTLA_SOAK=1 $(BIN)/pytest --timeout 3600 tests/pipelines $(ARGS); \
+	run OTTLA_TESTS_NODES=3 $(BIN)/pytest -n 2 --dist loadfile --timeout 600 tests/clients $(ARGS); \
+	run OTTLA_TESTS_AGAINST=kafka $(BIN)/pytest --timeout 600 tests/clients/ours tests/clients/groups $(ARGS); \
+	[ -z "$$failed" ] || { printf '%b\n' "$$failed" >&2; exit 1; }
 
 lock: $(READY) ## resolve requirements/dev.in anew into the lock file
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate \

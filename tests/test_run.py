@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,25 @@ def test_an_unknown_phase_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         main(["units"])
     assert "invalid choice: 'units'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("failing", "count"), [("tests/pipelines", 2), ("none of them", 0)])
+def test_make_soak_runs_all_its_commands_and_names_those_that_failed(failing: str, count: int, tmp_path: Path) -> None:
+    """With a pytest that only writes down how it was called, and fails at the first two commands, or at none."""
+    calls = tmp_path / "calls"
+    script = f'printf \'%s\\n\' "$*" >> {calls}\ncase "$*" in *"{failing}"*) exit 1;; esac\n'
+    (tmp_path / "pytest").write_text(f"#!/bin/sh\n{script}")
+    (tmp_path / "pytest").chmod(0o755)
+    settings = [f"BIN={tmp_path}", f"COMPILED={tmp_path}/compiled", "ARGS=--co -k 'one or two'"]
+    command = ["make", "-C", str(ROOT), "soak", *settings, "-o", f"{tmp_path}/compiled"]
+    environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    called = calls.read_text().splitlines()
+    assert len(called) == 4, done.stderr
+    assert all(call.endswith("--co -k one or two") for call in called)
+    named = [line for line in done.stderr.splitlines() if line.startswith("soak: FAILED")]
+    assert [failing in line for line in named] == [True] * count
+    assert (done.returncode != 0) == (count > 0)
 
 
 def test_make_soak_runs_every_test_that_a_switch_leaves_out() -> None:
