@@ -23,6 +23,7 @@ RETRIED_MAX = 20
 ON_THREE_NODES = [
     f"tests/clients/{name}"
     for name in (
+        "groups/test_aiokafka_groups.py",
         "groups/test_franz_go.py",
         "groups/test_java_groups.py",
         "groups/test_kafka_python_groups.py",
@@ -35,6 +36,7 @@ ON_THREE_NODES = [
         "test_java_clients.py",
         "test_java_share.py",
         "test_java_tools.py",
+        "test_kafka_python.py",
         "test_kcat.py",
         "test_restarts.py",
     )

@@ -54,7 +54,7 @@ from ottla.errors import (
     UnsupportedVersion,
 )
 from ottla.types import TopicPartition, Uuid
-from tests.clients.ours.admin_sides import RealSide, created, real, running
+from tests.clients.ours.admin_sides import RealSide, created, known, real, running
 from tests.support.clients import eventually, new_topic
 from tests.support.nodes import NODE_IDS, REPLICAS, kill_all
 
@@ -395,6 +395,7 @@ def test_the_async_admin_waits_for_all_or_for_one(real: RealSide) -> None:
             assert [outcome.done for outcome in outcomes.values()] == [False, False]
             assert (await outcomes[first]).name == first
             assert list((await outcomes).errors) == [second]
+            await asyncio.to_thread(known, real, first)
             assert first in await admin.list_topics()
             assert (await admin.describe_cluster()).controller is not None
 
