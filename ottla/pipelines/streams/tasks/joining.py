@@ -44,8 +44,8 @@ class WindowedJoin:
             if record.timestamp + self._after(record.side) < stream_time:
                 self._emit(task, record.key, record.side, record.value, None, record.timestamp)
             else:
-                alone = key_state.setdefault(ALONE[record.side], {})
-                alone.setdefault(str(record.timestamp), []).append(record.value)
+                alone = task.entries(record.key, key_state, ALONE[record.side])
+                alone.put(record.timestamp, [*(alone.get(record.timestamp) or ()), record.value])
                 closing = closing_of(task, self._retention())
                 closing.opened(record.key, record.timestamp + self._waits(record.side))
         self._remember(task, key_state, record)
@@ -57,14 +57,17 @@ class WindowedJoin:
         for key in alone.due(task.stream_time - 1):
             key_state = task.state(key) or {}
             for side in (LEFT, RIGHT):
-                for text, values in list(key_state.get(ALONE[side], {}).items()):
-                    closes = int(text) + self._waits(side)
-                    if closes < task.stream_time:
-                        for value in values:
-                            self._alone(task, key, side, value, int(text))
-                        del key_state[ALONE[side]][text]
-                    else:
-                        alone.opened(key, closes)
+                if ALONE[side] not in key_state:
+                    continue
+                waiting = task.entries(key, key_state, ALONE[side])
+                last = task.stream_time - 1 - self._waits(side)
+                for time, values in waiting.span(None, last):
+                    for value in values:
+                        self._alone(task, key, side, value, time)
+                waiting.forget(last)
+                for time, _ in waiting.span():
+                    alone.opened(key, time + self._waits(side))
+                    break
             self._keep(task, key, key_state)
         for name in SEEN:
             # Each side is remembered by its own time: it may stand still while the other goes on.
@@ -72,11 +75,12 @@ class WindowedJoin:
             oldest = task.meta.get(name, -1) - self._retention()
             for key in seen.due(oldest):
                 key_state = task.state(key) or {}
-                for text in list(key_state.get(name, {})):
-                    if int(text) <= oldest:
-                        del key_state[name][text]
-                    else:
-                        seen.opened(key, int(text))
+                if name in key_state:
+                    known = task.entries(key, key_state, name)
+                    known.forget(oldest)
+                    for time, _ in known.span():
+                        seen.opened(key, time)
+                        break
                 self._keep(task, key, key_state)
 
     @staticmethod
@@ -87,15 +91,19 @@ class WindowedJoin:
         other = SEEN[1 - record.side]
         first = max(0, record.timestamp - self._before(record.side), task.meta.get(other, -1) - self._retention() + 1)
         last = record.timestamp + self._after(record.side)
-        seen = sorted((int(text), values) for text, values in key_state.get(other, {}).items())
-        return [(time, value) for time, values in seen if first <= time <= last for value in values]
+        assert record.key is not None, "what has no key joins nothing"
+        if other not in key_state:
+            return []
+        seen = task.entries(record.key, key_state, other).span(first, last)
+        return [(time, value) for time, values in seen for value in values]
 
     def _no_longer_alone(
         self, task: Task, record: Record, key_state: dict[str, Any], time: int, stream_time: int
     ) -> None:
         """The partner found someone. If its window had closed before, it was alone, and that is said."""
         side = 1 - record.side
-        values = key_state.get(ALONE[side], {}).pop(str(time), [])
+        assert record.key is not None, "what has no key joins nothing"
+        values = task.entries(record.key, key_state, ALONE[side]).pop(time) or [] if ALONE[side] in key_state else []
         if time + self._waits(side) < stream_time:
             for value in values:
                 self._alone(task, record.key, side, value, time)
@@ -104,8 +112,9 @@ class WindowedJoin:
         side = SEEN[record.side]
         task.meta[side] = max(task.meta.get(side, -1), record.timestamp)
         if record.timestamp > task.meta[side] - self._retention():
-            key_state.setdefault(side, {}).setdefault(str(record.timestamp), []).append(record.value)
             assert record.key is not None, "what has no key is not remembered"
+            seen = task.entries(record.key, key_state, side)
+            seen.put(record.timestamp, [*(seen.get(record.timestamp) or ()), record.value])
             closing_of(task, self._retention(), side).opened(record.key, record.timestamp)
 
     def _alone(self, task: Task, key: str | None, side: int, value: str, time: int) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipelines.streams.tasks.closing import Closing, closing_of
+from ottla.pipelines.streams.tasks.entries import Entries
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import SessionWindows
@@ -17,7 +18,12 @@ from ottla.pipelines.streams.windows import SessionWindows
 
 @dataclass(frozen=True, slots=True)
 class SessionAggregate:
-    """One row a key and session. A key's state: `sessions`, a list of [start, end, state]."""
+    """One row a key and session. A key's state: `sessions`, as start -> [end, state].
+
+    No two of them overlap, so their ends are in order as their starts are. What closes during a batch is taken out of
+    them when the key's next record comes, because a later session may reach over it, and kept as `closed` till the end
+    of the batch.
+    """
 
     gathering: Gathering
     windows: SessionWindows
@@ -32,14 +38,10 @@ class SessionAggregate:
         visible = self._close_time(task)
         time = record.timestamp
         task.advance(time)
-        sessions: list[list[Any]] = (task.state(record.key) or {}).get("sessions", [])
-        near = [
-            session
-            for session in sessions
-            if session[1] > visible
-            and session[1] >= time - self.windows.gap_ms
-            and session[0] <= time + self.windows.gap_ms
-        ]
+        key_state = task.state(record.key) or {}
+        sessions = self._sessions(task, record.key, key_state)
+        self._close(sessions, key_state, visible)
+        near = self._near(sessions, time)
         start, end, state = time, time, self.gathering.initial()
         for session in near:
             state = self.gathering.merge(record.key, state, session[2])
@@ -52,9 +54,10 @@ class SessionAggregate:
                 self._change(task, record.key, session, None)
         state = self.gathering.add(record.key, record.value, state)
         merged = [start, end, state]
-        task.keep(
-            record.key, {"sessions": sorted([s for s in sessions if s not in near] + [merged], key=lambda s: s[:2])}
-        )
+        for session in near:
+            sessions.pop(session[0])
+        sessions.put(start, merged[1:])
+        task.keep(record.key, key_state)
         self._change(task, record.key, merged, self.gathering.result(state))
         self._closing(task).opened(record.key, end)
 
@@ -64,16 +67,44 @@ class SessionAggregate:
         closing = self._closing(task)
         done: list[Output] = []
         for key in closing.due(close_time):
-            stay = []
-            for session in (task.state(key) or {}).get("sessions", ()):
-                if session[1] > close_time:
-                    closing.opened(key, session[1])
-                    stay.append(session)
-                else:
-                    done.append(self._output(FINAL, key, session, self.gathering.result(session[2])))
-            task.keep(key, {"sessions": stay} if stay else {})
+            key_state = task.state(key) or {}
+            sessions = self._sessions(task, key, key_state)
+            self._close(sessions, key_state, close_time)
+            closed = sorted(key_state.pop("closed", ()), key=lambda session: session[:2])
+            done += [self._output(FINAL, key, session, self.gathering.result(session[2])) for session in closed]
+            for _, (end, _) in sessions.span():
+                closing.opened(key, end)
+                break
+            task.keep(key, key_state)
         if self.finals:
             task.outputs += sorted(done, key=lambda output: (output.end, output.key))
+
+    @staticmethod
+    def _sessions(task: Task, key: str, key_state: dict[str, Any]) -> Entries:
+        known = key_state.get("sessions")
+        if isinstance(known, list):  # as an earlier version kept them
+            key_state["sessions"] = {str(start): [end, state] for start, end, state in known}
+        return task.entries(key, key_state, "sessions")
+
+    @staticmethod
+    def _close(sessions: Entries, key_state: dict[str, Any], close_time: int) -> None:
+        closed = []
+        for start, (end, state) in sessions.span():
+            if end > close_time:
+                break
+            closed.append([start, end, state])
+        if closed:
+            sessions.forget(closed[-1][0])
+            key_state.setdefault("closed", []).extend(closed)
+
+    def _near(self, sessions: Entries, time: int) -> list[list[Any]]:
+        """The sessions that a record falls into, in order."""
+        near: list[list[Any]] = []
+        for start, (end, state) in sessions.back(time + self.windows.gap_ms):
+            if end < time - self.windows.gap_ms:
+                break
+            near.insert(0, [start, end, state])
+        return near
 
     def _change(self, task: Task, key: str, session: list[Any], result: str | None) -> None:
         if self.updates:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipelines.streams.tasks.closing import Closing, closing_of
+from ottla.pipelines.streams.tasks.entries import Entries
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import SlidingWindows
@@ -19,7 +20,7 @@ Cell = list[Any]  # [state, time of the window's latest record, given out]
 
 @dataclass(frozen=True, slots=True)
 class SlidingAggregate:
-    """One row a key and window. A key's state: window start -> [state, latest time, given out]."""
+    """One row a key and window. A key's state: `windows`, as start -> [state, latest time, given out]."""
 
     gathering: Gathering
     windows: SlidingWindows
@@ -39,10 +40,11 @@ class SlidingAggregate:
         if time + size < close_time:
             task.emit(Output(LATE, record.key, None, record.extra, time))
             return
-        key_state: dict[str, Cell] = task.state(record.key) or {}
+        key_state = task.state(record.key) or {}
+        windows = self._windows(task, record.key, key_state)
         oldest = max(0, time - 2 * size, task.stream_time - self._retention() + 1)
-        cells = {int(start): cell for start, cell in key_state.items() if oldest <= int(start) <= time + 1}
-        page = _Page(self, task, record, close_time, released, key_state)
+        cells: dict[int, Cell] = dict(windows.span(oldest, time + 1))
+        page = _Page(self, task, record, close_time, released, windows)
         if time < size:
             self._early(page, cells)
         else:
@@ -102,23 +104,35 @@ class SlidingAggregate:
         closing = self.closing(task)
         last_end = close_time if self.suppressed else close_time - 1
         done: list[Output] = []
+        # What ends before the last batch's last end was given out by it, and takes no record since.
+        first_start = min(task.began_at - self.windows.grace_ms - 1, last_end) - self.windows.difference_ms
+        last_start = last_end - self.windows.difference_ms
         for key in closing.due(last_end):
-            key_state: dict[str, Cell] = task.state(key) or {}
-            for text, cell in list(key_state.items()):
-                start, end = int(text), int(text) + self.windows.difference_ms
-                if end > last_end:
-                    closing.opened(key, end)
-                    continue
+            key_state = task.state(key) or {}
+            windows = self._windows(task, key, key_state)
+            for start, cell in windows.span(first_start, last_start):
+                end = start + self.windows.difference_ms
                 if not cell[2]:
                     done.append(Output(FINAL, key, self.gathering.result(cell[0]), None, cell[1], start, end))
-                    cell[2] = True
-                if start <= task.stream_time - self._retention():
-                    del key_state[text]
-                else:
-                    closing.opened(key, end + self.windows.difference_ms)
+                    windows.put(start, [*cell[:2], True])
+            windows.forget(min(task.stream_time - self._retention(), last_start))
+            for start, _ in windows.span(None, last_start):
+                closing.opened(key, start + 2 * self.windows.difference_ms)
+                break
+            for start, _ in windows.span(last_start + 1):
+                closing.opened(key, start + self.windows.difference_ms)
+                break
             task.keep(key, key_state)
         if self.finals:
             task.outputs += sorted(done, key=lambda output: (output.end, output.key))
+
+    @staticmethod
+    def _windows(task: Task, key: str, key_state: dict[str, Any]) -> Entries:
+        if key_state and "windows" not in key_state:  # an earlier version had nothing but windows
+            earlier = dict(key_state)
+            key_state.clear()
+            key_state["windows"] = earlier
+        return task.entries(key, key_state, "windows")
 
     def closing(self, task: Task) -> Closing:
         """When windows close and are forgotten."""
@@ -137,7 +151,7 @@ class _Page:
     record: Record
     close_time: int
     released: int
-    key_state: dict[str, Cell]
+    windows: Entries
 
     def add(self, start: int, cell: Cell) -> None:
         """The record goes into a window, unless the window has closed."""
@@ -150,7 +164,7 @@ class _Page:
         """A window as it is now."""
         assert self.record.key is not None
         end = start + self.operator.windows.difference_ms
-        old = self.key_state.get(str(start))
+        old = self.windows.get(start)
         if (
             old is not None
             and not old[2]
@@ -160,7 +174,7 @@ class _Page:
         ):
             said = self.operator.gathering.result(old[0])
             self.task.emit(Output(FINAL, self.record.key, said, None, old[1], start, end))
-        self.key_state[str(start)] = cell
+        self.windows.put(start, cell)
         self.operator.closing(self.task).opened(self.record.key, end)
         if self.operator.updates:
             result = self.operator.gathering.result(cell[0])

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
+
+from ottla.pipelines.streams.tasks.entries import Entries
 
 RESULT, LATE, FINAL = 0, 1, 2
 """A change, a record that came too late, and a window's last word."""
@@ -30,7 +32,10 @@ class Record(NamedTuple):
 
 
 class Output(NamedTuple):
-    """One record that a task gives out. `start` and `end` are a window's; the versions put answers in order."""
+    """One record that a task gives out. `start` and `end` are a window's; the versions put answers in order.
+
+    A foreign-key join's outputs have kinds of their own, and in `start` since when there is a subscription.
+    """
 
     kind: int
     key: str | None
@@ -79,6 +84,11 @@ class Task:
     _changed: set[str] = field(default_factory=set)
     _due: dict[str, dict[str, int]] = field(default_factory=dict)
     indexes: dict[str, Index] = field(default_factory=dict)
+    began_at: int = field(init=False)
+    """Stream time when the batch began."""
+
+    def __post_init__(self) -> None:
+        self.began_at = self.stream_time
 
     @classmethod
     def load(cls, shelf: Shelf) -> Task:
@@ -112,6 +122,13 @@ class Task:
         self._open[key] = state or None
         self._changed.add(key)
 
+    def entries(self, key: str, state: dict[str, Any], name: str, kind: Callable[[str], Any] = int) -> Entries:
+        """The entries of that name in a key's state, where they are until it is saved."""
+        found = state.get(name)
+        if not isinstance(found, Entries):
+            found = state[name] = Entries(self.shelf, key, name, found or {}, kind)
+        return found
+
     def due(self, key: str) -> dict[str, int]:
         """When a key is to be looked at, by the clock's name. Who changes it calls `keep` as well."""
         if key not in self._due:
@@ -140,7 +157,7 @@ class Task:
     def save(self) -> list[Output]:
         """Writes state back and returns what the batch gave."""
         for key in self._changed:
-            state = self._open[key]
+            state = _stored(self._open[key] or {})
             if state:
                 due = self._due[key]
                 self.shelf.put(key, json.dumps({**state, DUE: due} if due else state, separators=(",", ":")))
@@ -159,6 +176,15 @@ class Task:
             yield output
             start = place
         yield from self.outputs[start:]
+
+
+def _stored(state: dict[str, Any]) -> dict[str, Any]:
+    """A key's state as the shelf has it: no entries are no state."""
+    return {
+        name: value.stored() if isinstance(value, Entries) else value
+        for name, value in state.items()
+        if not isinstance(value, Entries) or value
+    }
 
 
 class Operator(Protocol):
