@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.cluster import ClusterTopics
 from ottla.pipelines.streams.compiler.queries import Compiled, Compiler, Shape, logged_stores, writes
+from ottla.pipelines.streams.compiler.state_format import StateFormat
 from ottla.pipelines.streams.dropping import Dropped
 from ottla.pipelines.streams.graph import Aggregate, Custom, GlobalSource, TableJoin, Topology
 from ottla.pipelines.streams.handlers import REQUEST_SIZE_MAX, ErrorHandling, told
@@ -79,11 +80,14 @@ def start(
     spark.conf.set(PROVIDER, ROCKSDB)
     known = _remembered(spark, checkpoint)
     wanted = tasks or (known or {}).get("tasks") or max(counts.values(), default=1)
+    most = max([wanted, *counts.values()])
+    state_format = StateFormat.of_new(most) if known is None else StateFormat.of_known(known)
     facts = {
         "application": topology.application,
         "tasks": wanted,
         "partitions": counts,
         "steps": {query.name: signature(query) for query in queries},
+        "state": state_format.facts(),
     }
     if known is None:
         _remember(spark, checkpoint, facts)
@@ -91,7 +95,7 @@ def start(
         check(known, facts)
         _tell_of_other_scales(topology, spark, checkpoint, queries)
     cluster.ensure_topics({topic: n or wanted for topic, n in own_topics(topology, queries).items()})
-    compiler = Compiler(topology, cluster, wanted, handling)
+    compiler = Compiler(topology, cluster, wanted, handling, state_format)
     compiled = [compiler.compile(query) for query in queries]
     specs = _changelogs(topology, compiled, compiler.shapes, cluster, wanted)
     dropped = Dropped(spark, topology.application)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from json import dumps
+from json import loads as parse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from ottla.pipelines.streams import (
     python,
 )
 from ottla.pipelines.streams.compiler.columns import decode, encode
+from ottla.pipelines.streams.compiler.state_format import AGGREGATES, StateFormat
 from ottla.pipelines.streams.planning import has_state, plan
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import other_scales, rescale, rescale_topology
@@ -274,3 +277,102 @@ def test_numbers_are_read_from_the_bytes_of_kafkas_serializers(spark: SparkSessi
     back = spark.createDataFrame(list(zip(longs, integers, strict=True)), "long bigint, integer int")
     encoded = back.select(encode(Serde.of("long"), F.col("long")), encode(Serde.of("integer"), F.col("integer")))
     assert [tuple(map(bytes, row)) for row in encoded.collect()] == rows
+
+
+@pytest.mark.parametrize("count", [6, 64])
+def test_tasks_spread_evenly_over_sparks_shuffle_partitions(spark: SparkSession, count: int) -> None:
+    """Of their numbers, 6 lie on 3 of 6 partitions and 64 on 37 of 64."""
+    before = {name: str(spark.conf.get(name)) for name in (SHUFFLE, "spark.sql.adaptive.enabled")}
+    try:
+        spark.conf.set(SHUFFLE, count)
+        spark.conf.set("spark.sql.adaptive.enabled", "false")  # which would make one of several small partitions
+        task = F.col("id").cast("int")
+        tasks = spark.range(count).select(
+            task.alias("number"), StateFormat.of_new(count).grouped_by(task).alias("task")
+        )
+
+        def spread(name: str) -> set[int]:
+            rows = tasks.groupBy(name).agg(F.first("number")).select(F.spark_partition_id()).collect()
+            return {row[0] for row in rows}
+
+        assert len(spread("number")) == {6: 3, 64: 37}[count]
+        assert spread("task") == set(range(count))
+        hashes = tasks.select("number", F.hash("task")).collect()
+        assert all(number == found for number, found in hashes), "so it is for any number of partitions"
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def test_the_state_of_tasks_lies_in_every_part(spark: SparkSession) -> None:
+    """What Spark says of where it is: a task for each of six partitions, and six parts."""
+    builder = StreamsBuilder()
+    windowed = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size(10, grace=5))
+    windowed.count().to_stream().to("out")
+    before = str(spark.conf.get(SHUFFLE))
+    try:
+        spark.conf.set(SHUFFLE, 6)
+        with TopologyTestDriver(builder.build("spread"), spark, partitions=6) as driver:
+            for number in range(60):
+                driver.input_topic("in").pipe_input(f"key-{number}", "x", number)
+            assert len(driver.output_topic("out", value="long", windows="time").read_records()) == 60
+            [compiled] = driver._compiled
+            place = str(driver._home / compiled.query.name)
+            state = spark.read.format("statestore").option("stateVarName", "task").load(place)
+            assert {row[0] for row in state.select("partition_id").distinct().collect()} == set(range(6))
+    finally:
+        spark.conf.set(SHUFFLE, before)
+
+
+def registry() -> Topology:
+    """Tables that are joined, and a window: what an earlier version kept otherwise."""
+    builder = StreamsBuilder()
+    people, cities = builder.table("people", value=json("name STRING, city STRING")), builder.table("cities")
+    homes = people.left_join(cities, "concat_ws(' of ', left.name, right)", foreign_key="value.city")
+    homes.to_stream().to("homes")
+    people.join(builder.table("notes"), "concat(left.name, ': ', right)").to_stream().to("noted")
+    windowed = builder.stream("notes").group_by_key().windowed_by(TimeWindows.of_size(10, grace=5))
+    windowed.count().suppress().to_stream().to("counts")
+    return builder.build("registry")
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_as_it_was_made(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks are grouped by their numbers, its tables are joined by aggregates, and it remembers nothing of it."""
+    bootstrap, checkpoint = cluster.bootstrap_servers, str(tmp_path / "registry")
+    outputs = ["homes", "noted", "counts"]
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        inputs = [NewTopic(name, 3, configs={"retention.ms": "-1"}) for name in ("people", "cities", "notes")]
+        for made in admin.create_topics([*inputs, *(NewTopic(name, 1) for name in outputs)]).values():
+            made.result()
+
+    def tell(people: str, cities: str, notes: str, at: int) -> None:
+        city = "x" if at == 1 else "y"
+        send(cluster, {
+            "people": [(key, f'{{"name":"{key}{at}","city":"{city}"}}', at) for key in people],
+            "cities": [(key, f"city {key}{at}", at) for key in cities],
+            "notes": [(key, f"note {at}", at) for key in notes],
+        })  # fmt: skip
+        registry().start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(StateFormat, "of_new", lambda tasks: StateFormat(AGGREGATES, 0))
+        earlier.setattr(StateFormat, "facts", lambda self: None)
+        tell("abcdef", "x", "abc", 1)
+    remembered = parse(spark.read.text(f"{checkpoint}/topology").collect()[0][0])
+    spark.createDataFrame([(dumps({name: fact for name, fact in remembered.items() if name != "state"}),)]).write.mode(
+        "overwrite"
+    ).text(f"{checkpoint}/topology")
+    tell("ab", "xy", "abcdef", 60)
+    found = {topic: last_values(received(cluster, topic)) for topic in outputs}
+    assert found["homes"] == {
+        **{key.encode(): f"{key}60 of city y60".encode() for key in "ab"},
+        **{key.encode(): f"{key}1 of city x60".encode() for key in "cdef"},
+    }
+    assert found["noted"] == {
+        **{key.encode(): f"{key}60: note 60".encode() for key in "ab"},
+        **{key.encode(): f"{key}1: note 60".encode() for key in "cdef"},
+    }
+    closed = {key[:1]: int.from_bytes(value) for key, value in found["counts"].items() if key and value}
+    assert closed == {b"a": 1, b"b": 1, b"c": 1}, "the windows of what the earlier version has counted"

@@ -23,6 +23,7 @@ from pyspark.sql.types import DataType, LongType, StructType
 from ottla.pipelines.streams.compiler import checks, roots, steps
 from ottla.pipelines.streams.compiler.columns import JSON, encode, encode_fault, serde_of, text, untext
 from ottla.pipelines.streams.compiler.roots import is_built_in
+from ottla.pipelines.streams.compiler.state_format import AGGREGATES, StateFormat
 from ottla.pipelines.streams.dropping import DESERIALIZATION, GLOBAL, LATE_RECORDS, PRODUCTION, metric
 from ottla.pipelines.streams.graph import (
     REKEYS,
@@ -91,6 +92,8 @@ class Compiler:
     topics: Topics
     tasks: int
     handling: ErrorHandling = field(default_factory=ErrorHandling)
+    state_format: StateFormat | None = None
+    """The newest one unless told."""
     shapes: dict[str, Shape] = field(default_factory=dict)
     _dead_letters: list[DataFrame] = field(default_factory=list)
     """Of the query that is being compiled."""
@@ -207,14 +210,20 @@ class Compiler:
                 return roots.stream_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
             case StreamTableJoin():
                 return roots.stream_table_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
+            case TableJoin() if self._format.version == AGGREGATES:
+                return roots.aggregated_table_join(inputs[0], inputs[1], work), None, True
             case TableJoin():
-                return roots.table_join(inputs[0], inputs[1], work), None, True
+                return roots.table_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
             case ForeignKeySubscribe(foreign_key=foreign_key):
                 return roots.subscribe(inputs[0], foreign_key, tasks[0]), None, False
             case ForeignKeyMatch(kind=kind):
-                return roots.match(inputs[0], inputs[1], kind, (tasks[0], tasks[1])), None, False
+                last_words = self._format.version != AGGREGATES
+                results = roots.match(inputs[0], inputs[1], kind, (tasks[0], tasks[1]), last_words=last_words)
+                return results, None, False
+            case ForeignKeyResult(joiner=joiner) if self._format.version == AGGREGATES:
+                return roots.aggregated_foreign_key_result(inputs[0], joiner), None, True
             case ForeignKeyResult(joiner=joiner):
-                return roots.foreign_key_result(inputs[0], joiner), None, True
+                return roots.foreign_key_result(inputs[0], joiner, tasks[0]), None, False
             case Custom(operator=operator):
                 records = inputs[0].withColumn("timestamp", F.timestamp_millis("timestamp"))
                 results = operator.transform(records)
@@ -224,11 +233,16 @@ class Compiler:
         keeps = len(query.inputs[0]) == 1 and not _rekeys(query.inputs[0][0].steps)
         return inputs[0], known.windows if known is not None and keeps else None, False
 
+    @property
+    def _format(self) -> StateFormat:
+        return self.state_format or StateFormat.of_new(self.tasks)
+
     def _task(self, query: Query) -> Column:
-        """Which task a record belongs to: its partition's, or by its key where keys have moved."""
+        """Which task a record belongs to, as it is grouped: its partition's, or by its key where keys have moved."""
         if all(inflow.keeps_partitions for side in query.inputs for inflow in side):
-            return F.col("partition")
-        return F.pmod(F.xxhash64(F.coalesce(text(F.col("key"), "key"), F.lit(""))), F.lit(self.tasks))
+            return self._format.grouped_by(F.col("partition"))
+        number = F.pmod(F.xxhash64(F.coalesce(text(F.col("key"), "key"), F.lit(""))), F.lit(self.tasks))
+        return self._format.grouped_by(number)
 
     # --- behind the root
 
@@ -348,6 +362,7 @@ _NEED_PLACES = (
     TableJoin,
     ForeignKeySubscribe,
     ForeignKeyMatch,
+    ForeignKeyResult,
     Custom,
 )
 

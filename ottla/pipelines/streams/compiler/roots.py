@@ -18,13 +18,14 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     ShortType,
+    StringType,
     StructField,
     StructType,
 )
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.aggregates import Fold
-from ottla.pipelines.streams.compiler.columns import column, text, untext
+from ottla.pipelines.streams.compiler.columns import JSON, column, text, untext
 from ottla.pipelines.streams.compiler.stateful import transform
 from ottla.pipelines.streams.graph import (
     Accumulation,
@@ -38,11 +39,12 @@ from ottla.pipelines.streams.graph import (
     TableJoin,
 )
 from ottla.pipelines.streams.tasks.aggregating import KeyAggregate, Regrouping, TableAggregate
-from ottla.pipelines.streams.tasks.foreign_keys import Matching, Subscribing
+from ottla.pipelines.streams.tasks.foreign_keys import Matching, Newest, Subscribing
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
 from ottla.pipelines.streams.tasks.sessions import SessionAggregate
 from ottla.pipelines.streams.tasks.sliding import SlidingAggregate
+from ottla.pipelines.streams.tasks.tables import TableJoining
 from ottla.pipelines.streams.tasks.task import Operator
 from ottla.pipelines.streams.tasks.windowing import WindowAggregate
 from ottla.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
@@ -116,8 +118,14 @@ def stream_table_join(
     return _pairs(left, right, TableLookup(work.kind), work.joiner, tasks)
 
 
-def table_join(left: DataFrame, right: DataFrame, work: TableJoin) -> DataFrame:
-    """Two tables: the latest row of each side by key, which is an aggregate that Spark has."""
+def table_join(left: DataFrame, right: DataFrame, work: TableJoin, tasks: tuple[Column, Column]) -> DataFrame:
+    """Two tables."""
+    pairs = _both(left, right, TableJoining(work.kind), tasks)
+    return _table_result(pairs, work)
+
+
+def aggregated_table_join(left: DataFrame, right: DataFrame, work: TableJoin) -> DataFrame:
+    """As `table_join`, for checkpoints of the first version: an aggregate that keeps the times of deleted rows."""
     _same_keys(left, right)
     frames = {"left": left, "right": right}
     sides = []
@@ -140,13 +148,18 @@ def table_join(left: DataFrame, right: DataFrame, work: TableJoin) -> DataFrame:
     times = [F.col(f"latest_{side}.timestamp") for side in frames]
     latest = latest.withColumns({side: F.col(f"latest_{side}.{side}") for side in frames})
     latest = latest.withColumn("timestamp", F.greatest(*times))  # which passes over a side that has no row
-    has = [F.col(side).isNotNull() for side in frames]
-    condition = {"inner": has[0] & has[1], "left": has[0]}.get(work.kind, has[0] | has[1])
     ever = {"inner": F.col("ever_left") & F.col("ever_right"), "left": F.col("ever_left")}
     # A row that never had a result is not deleted: nobody knows it.
     known = latest.where(ever.get(work.kind, F.lit(True)))
+    return _table_result(known, work)
+
+
+def _table_result(rows: DataFrame, work: TableJoin) -> DataFrame:
+    """What a key's `left` and `right` make together."""
+    has = [F.col(side).isNotNull() for side in ("left", "right")]
+    condition = {"inner": has[0] & has[1], "left": has[0]}.get(work.kind, has[0] | has[1])
     value = column(work.joiner, "key", "left", "right", alive=condition)
-    return known.withColumn("value", value).select("key", "value", "timestamp")
+    return rows.withColumn("value", value).select("key", "value", "timestamp")
 
 
 def subscribe(frame: DataFrame, foreign_key: Expression, task: Column) -> DataFrame:
@@ -157,39 +170,63 @@ def subscribe(frame: DataFrame, foreign_key: Expression, task: Column) -> DataFr
         untext(F.col("other_text"), "key", frame.schema["key"].dataType).alias("key"),
         untext(F.col("value_text"), "value", frame.schema["value"].dataType).alias("row"),
         F.col("version"),
-        F.col("other_version").alias("what"),
+        F.col("kind").alias("what"),
+        F.col("start").alias("since"),
+        F.col("other_version").alias("left"),
     )
     key = untext(F.col("key_text"), "key", refers.schema["_refers"].dataType)
     return transform(Subscribing(), rows).select(key.alias("key"), told.alias("value"), "timestamp")
 
 
-def match(left: DataFrame, right: DataFrame, kind: str, tasks: tuple[Column, Column]) -> DataFrame:
+def match(left: DataFrame, right: DataFrame, kind: str, tasks: tuple[Column, Column], *, last_words: bool) -> DataFrame:
     """Where both tables of a foreign-key join meet: `value` is a struct of both rows and their versions."""
     told = left.schema["value"].dataType
     assert isinstance(told, StructType)
     _same_keys(left, right)
     # The left row's key travels as text: a task only hands it back.
-    who = F.to_json(
-        F.array(
-            text(F.col("value.key"), "key"), F.col("value.version").cast("string"), F.col("value.what").cast("string")
-        )
-    )
+    # What an earlier version has told has no subscription.
+    names = ("version", "what", "since", "left")
+    numbers = [F.coalesce(F.col(f"value.{name}").cast("string"), F.lit("0")) for name in names]
+    who = F.to_json(F.array(text(F.col("value.key"), "key"), *numbers))
     lefts = _rows(left, 0, tasks[0], text(F.col("value.row"), "value"), who)
     rights = _rows(right, 1, tasks[1], text(F.col("value"), "value"), F.lit(None).cast("string"))
-    results = transform(Matching(), lefts.unionByName(rights))
+    results = transform(Matching(last_words), lefts.unionByName(rights))
     answer = F.struct(
         untext(F.col("value_text"), "value", told["row"].dataType).alias("left"),
         untext(F.col("other_text"), "value", right.schema["value"].dataType).alias("right"),
         F.col("version"),
         F.col("other_version"),
         F.lit(kind).alias("kind"),
+        F.col("kind").alias("what"),
+        F.col("start").alias("since"),
     )
     key = untext(F.col("key_text"), "key", told["key"].dataType)
     return results.select(key.alias("key"), answer.alias("value"), "timestamp")
 
 
-def foreign_key_result(frame: DataFrame, joiner: Expression) -> DataFrame:
+def foreign_key_result(frame: DataFrame, joiner: Expression, task: Column) -> DataFrame:
     """The newest answer for each row of the left table."""
+    answer = frame.schema["value"].dataType
+    assert isinstance(answer, StructType)
+    # The join's kind is the same in all answers, and travels with the right row, which may be none.
+    right = F.to_json(F.struct(F.col("value.right").alias("right"), F.col("value.kind").alias("kind")), JSON)
+    numbers = [F.col(f"value.{name}").cast("string") for name in ("version", "other_version", "what", "since")]
+    rows = _rows(frame, 0, task, text(F.col("value.left"), "value"), F.to_json(F.array(right, *numbers)))
+    results = transform(Newest(), rows)
+    kinds = StructType([StructField("right", answer["right"].dataType), StructField("kind", StringType())])
+    other = F.from_json(F.col("other_text"), kinds, JSON)
+    newest = results.select(
+        untext(F.col("key_text"), "key", frame.schema["key"].dataType).alias("key"),
+        untext(F.col("value_text"), "value", answer["left"].dataType).alias("left"),
+        other.getField("right").alias("right"),
+        other.getField("kind").alias("kind"),
+        "timestamp",
+    )
+    return _foreign_key_result(newest, joiner)
+
+
+def aggregated_foreign_key_result(frame: DataFrame, joiner: Expression) -> DataFrame:
+    """As `foreign_key_result`, for checkpoints of the first version: an aggregate that keeps deleted rows' versions."""
     order = F.struct("value.version", "value.other_version")
     newest = frame.groupBy("key").agg(F.max_by(F.struct("value", "timestamp"), order).alias("newest"))
     rows = newest.withColumns(
@@ -200,6 +237,10 @@ def foreign_key_result(frame: DataFrame, joiner: Expression) -> DataFrame:
             "kind": F.col("newest.value.kind"),
         }
     )
+    return _foreign_key_result(rows, joiner)
+
+
+def _foreign_key_result(rows: DataFrame, joiner: Expression) -> DataFrame:
     there = F.col("left").isNotNull() & (F.col("right").isNotNull() | (F.col("kind") == "left"))
     return rows.withColumn("value", column(joiner, "key", "left", "right", alive=there)).select(
         "key", "value", "timestamp"
@@ -209,26 +250,30 @@ def foreign_key_result(frame: DataFrame, joiner: Expression) -> DataFrame:
 def _pairs(
     left: DataFrame, right: DataFrame, operator: Operator, joiner: Expression, tasks: tuple[Column, Column]
 ) -> DataFrame:
+    pairs = _both(left, right, operator, tasks)
+    return pairs.withColumn("value", column(joiner, "key", "left", "right")).select("key", "value", "timestamp")
+
+
+def _both(left: DataFrame, right: DataFrame, operator: Operator, tasks: tuple[Column, Column]) -> DataFrame:
+    """What a task makes of two sides: `key`, `left`, `right` and `timestamp`."""
     _same_keys(left, right)
     none = F.lit(None).cast("string")
     sides = [
         _rows(frame, side, tasks[side], text(F.col("value"), "value"), none) for side, frame in enumerate((left, right))
     ]
     results = transform(operator, sides[0].unionByName(sides[1]))
-    pairs = results.withColumns(
-        {
-            "key": untext(F.col("key_text"), "key", left.schema["key"].dataType),
-            "left": untext(F.col("value_text"), "value", left.schema["value"].dataType),
-            "right": untext(F.col("other_text"), "value", right.schema["value"].dataType),
-        }
+    return results.select(
+        untext(F.col("key_text"), "key", left.schema["key"].dataType).alias("key"),
+        untext(F.col("value_text"), "value", left.schema["value"].dataType).alias("left"),
+        untext(F.col("other_text"), "value", right.schema["value"].dataType).alias("right"),
+        "timestamp",
     )
-    return pairs.withColumn("value", column(joiner, "key", "left", "right")).select("key", "value", "timestamp")
 
 
 def _rows(frame: DataFrame, side: int, task: Column, value_text: Column, extra: Column) -> DataFrame:
     """A frame as tasks take it."""
     return frame.select(
-        task.cast("int").alias("task"),
+        task.alias("task"),
         F.lit(side).alias("side"),
         *PLACES,
         text(F.col("key"), "key").alias("key_text"),

@@ -10,7 +10,10 @@ from ottla.pipelines.streams.tasks.task import RESULT, Output, Record, Task
 
 @dataclass(frozen=True, slots=True)
 class KeyAggregate:
-    """One row a key. Records without a key or a value are passed over, as in Kafka Streams."""
+    """One row a key. Records without a key or a value are passed over, as in Kafka Streams.
+
+    A function that returns None takes the row away: the key's next record begins anew.
+    """
 
     gathering: Gathering
 
@@ -18,10 +21,12 @@ class KeyAggregate:
         """Adds a record to its key's row."""
         if record.key is None or record.value is None:
             return
-        old = task.state(record.key) or {"at": record.timestamp, "state": self.gathering.initial()}
+        old = task.state(record.key)
+        if old is None or old["state"] is None:  # as an earlier version kept a row that was taken away
+            old = {"at": record.timestamp, "state": self.gathering.initial()}
         state = self.gathering.add(record.key, record.value, old["state"])
         timestamp = max(old["at"], record.timestamp)
-        task.keep(record.key, {"at": timestamp, "state": state})
+        task.keep(record.key, {} if state is None else {"at": timestamp, "state": state})
         result = self.gathering.result(state)
         task.update(record.key, None, None, Output(RESULT, record.key, result, None, timestamp))
 

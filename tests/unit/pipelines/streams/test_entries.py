@@ -13,6 +13,7 @@ from ottla.pipelines.streams import aggregates
 from ottla.pipelines.streams.graph import Folds
 from ottla.pipelines.streams.tasks import entries as module
 from ottla.pipelines.streams.tasks.entries import PAGE, Entries
+from ottla.pipelines.streams.tasks.foreign_keys import SUBSCRIBE, Matching
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.joining import WindowedJoin
 from ottla.pipelines.streams.tasks.sessions import SessionAggregate
@@ -117,3 +118,17 @@ def test_a_batch_of_a_hot_key_costs_what_it_touches_and_not_what_the_key_has(ope
         return shelf.characters
 
     assert characters(20_000) < 3 * characters(2_000), "ten times as much: the list of pages is what grows"
+
+
+def test_a_row_that_many_refer_to_is_no_longer_text_with_each_of_them() -> None:
+    def told(number: int) -> Record:
+        numbers = [str(number), str(SUBSCRIBE), str(number), "0"]
+        return Record(0, '{"key": "right"}', "row", 1, json.dumps([json.dumps({"key": f"left {number}"}), *numbers]))
+
+    shelf = Measured()
+    run(Matching(), shelf, [told(number) for number in range(20_000)])
+    shelf.characters = 0
+    [answer] = run(Matching(), shelf, [told(20_001)])
+    assert answer.key == '{"key": "left 20001"}'
+    assert shelf.characters < 60_000, "a page, and the list of pages"
+    assert len(run(Matching(), shelf, [Record(1, '{"key": "right"}', "new", 2)])) == 20_001
