@@ -7,6 +7,7 @@ which everything can be walked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ottla.pipelines.streams.running import Running
+
+LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+NAME_LENGTH_MAX = 249
 
 # --- where records come from and where they go
 
@@ -271,12 +275,33 @@ REKEYS = (Map, SelectKey)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One step. `parents` are names; a join's are in order left, right."""
+    """One step. `parents` are names; a join's are in order left, right.
+
+    `number` is the name that it has, or would have if the user had not named it; empty where a name takes no number.
+    """
 
     name: str
     work: Work
     parents: tuple[str, ...] = ()
     stores: tuple[str, ...] = ()
+    number: str = ""
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether nothing of it was named, so that it is known by its place in the topology alone."""
+        return self.name == self.number and not self.has_named_store
+
+    @property
+    def has_named_store(self) -> bool:
+        """Whether the user named its store, which makes it one that can be asked."""
+        return isinstance(self.work, Aggregate) and self.work.store != f"{self.number}-STATE-STORE"
+
+    @property
+    def identity(self) -> str:
+        """What its state is known by from one version of a topology to the next: the store's name, or the step's."""
+        if isinstance(self.work, Aggregate) and self.has_named_store:
+            return self.work.store
+        return self.name
 
 
 @dataclass(slots=True)
@@ -292,26 +317,55 @@ class Graph:
         self._numbers += 1
         return name
 
-    def add(self, name: str, work: Work, *parents: str, stores: tuple[str, ...] = ()) -> str:
+    def step(self, kind: str, name: str | None, work: Work, *parents: str, has_store: bool = False) -> str:
+        """Adds a node under the user's name or a number, with a store named after it if it has one; returns its name.
+
+        A named step takes a number as well, as in Kafka Streams: naming one renames no other.
+        """
+        number = self.name(kind)
+        given = number if name is None else check_name(name)
+        return self.add(given, work, *parents, stores=(f"{given}-store",) if has_store else (), number=number)
+
+    def add(self, name: str, work: Work, *parents: str, stores: tuple[str, ...] = (), number: str = "") -> str:
         """Adds a node and returns its name."""
         if name in self.nodes:
             raise PipelineError(f"the topology has a node {name} already: give the second one another name")
         missing = [parent for parent in parents if parent not in self.nodes]
         assert not missing, f"{name} stands on {missing}, which are not in the graph"
-        self.nodes[name] = Node(name, work, parents, stores)
+        self.nodes[name] = Node(name, work, parents, stores, number)
         return name
+
+
+def check_name(name: str) -> str:
+    """A step's or store's name, which topics and directories are named after, so it is held to a topic's rules."""
+    if not LEGAL.fullmatch(name) or name in (".", "..") or len(name) > NAME_LENGTH_MAX:
+        raise PipelineError(
+            f"{name!r} is no name for a step: it has letters, digits, '.', '_' and '-' only, and at most "
+            f"{NAME_LENGTH_MAX} of them"
+        )
+    return name
 
 
 class Topology:
     """A finished graph under the application's name: described, drawn, started on Spark."""
 
-    def __init__(self, application: str, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, application: str, nodes: Mapping[str, Node], places: Mapping[str, str] | None = None) -> None:
         self.application = application
         self.nodes = dict(nodes)
+        self.places = dict(places or {})
+        """Where a checkpoint has the state of steps that are called something else today, by their identity."""
         self._children: dict[str, list[Node]] = {name: [] for name in self.nodes}
         for node in self.nodes.values():
             for parent in dict.fromkeys(node.parents):
                 self._children[parent].append(node)
+
+    def at(self, places: Mapping[str, str]) -> Topology:
+        """The same topology on a checkpoint that has its steps at these places."""
+        return Topology(self.application, self.nodes, places)
+
+    def place(self, node: Node) -> str:
+        """What a step's checkpoint, its transactions and the topic of its results are named after."""
+        return self.places.get(node.identity, node.identity)
 
     def children(self, name: str) -> list[Node]:
         """Who reads a node's records."""

@@ -2,7 +2,7 @@
 
 Each method adds a node and returns what comes out of it; nothing runs before the topology is started. Functions are SQL
 text over `key`, `value` and `timestamp`, functions of Columns — `lambda value: ...` or `lambda key, value: ...` — or
-`python(...)` functions of plain values.
+`python(...)` functions of plain values. `name` names a step, as Kafka Streams' `Named`; one without has a number.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from ottla.pipelines.streams.graph import (
     StreamJoin,
     StreamTableJoin,
     Work,
+    check_name,
 )
 from ottla.pipelines.streams.ktable import GlobalKTable, KTable
 from ottla.pipelines.streams.serdes import Serde
@@ -49,79 +50,95 @@ class KStream:
         self._graph = graph
         self.node = node
 
-    def map(self, key: Expression, value: Expression) -> KStream:
+    def map(self, key: Expression, value: Expression, *, name: str | None = None) -> KStream:
         """A new key and a new value for each record."""
-        return self._then("KSTREAM-MAP", Map(check(key, "map"), check(value, "map")))
+        return self._then("KSTREAM-MAP", name, Map(check(key, "map"), check(value, "map")))
 
-    def map_values(self, value: Expression) -> KStream:
+    def map_values(self, value: Expression, *, name: str | None = None) -> KStream:
         """A new value for each record; its key stays, so nothing moves."""
-        return self._then("KSTREAM-MAPVALUES", MapValues(check(value, "map_values")))
+        return self._then("KSTREAM-MAPVALUES", name, MapValues(check(value, "map_values")))
 
-    def filter(self, condition: Expression) -> KStream:
+    def filter(self, condition: Expression, *, name: str | None = None) -> KStream:
         """The records for which the condition holds."""
-        return self._then("KSTREAM-FILTER", Filter(check(condition, "filter")))
+        return self._then("KSTREAM-FILTER", name, Filter(check(condition, "filter")))
 
-    def filter_not(self, condition: Expression) -> KStream:
+    def filter_not(self, condition: Expression, *, name: str | None = None) -> KStream:
         """The records for which the condition does not hold."""
-        return self._then("KSTREAM-FILTER", Filter(check(condition, "filter_not"), negated=True))
+        return self._then("KSTREAM-FILTER", name, Filter(check(condition, "filter_not"), negated=True))
 
-    def flat_map(self, records: Expression) -> KStream:
+    def flat_map(self, records: Expression, *, name: str | None = None) -> KStream:
         """Any number of records for each: the expression is an array of structs with `key` and `value`."""
-        return self._then("KSTREAM-FLATMAP", FlatMap(check(records, "flat_map"), values_only=False))
+        return self._then("KSTREAM-FLATMAP", name, FlatMap(check(records, "flat_map"), values_only=False))
 
-    def flat_map_values(self, values: Expression) -> KStream:
+    def flat_map_values(self, values: Expression, *, name: str | None = None) -> KStream:
         """Any number of values for each record, under its key: the expression is an array."""
-        return self._then("KSTREAM-FLATMAPVALUES", FlatMap(check(values, "flat_map_values"), values_only=True))
+        return self._then("KSTREAM-FLATMAPVALUES", name, FlatMap(check(values, "flat_map_values"), values_only=True))
 
-    def select_key(self, key: Expression) -> KStream:
+    def select_key(self, key: Expression, *, name: str | None = None) -> KStream:
         """A new key for each record."""
-        return self._then("KSTREAM-KEY-SELECT", SelectKey(check(key, "select_key")))
+        return self._then("KSTREAM-KEY-SELECT", name, SelectKey(check(key, "select_key")))
 
-    def peek(self, function: Python) -> KStream:
+    def peek(self, function: Python, *, name: str | None = None) -> KStream:
         """Calls a Python function with each key and value, on the worker, maybe more than once for a retried task."""
-        return self._then("KSTREAM-PEEK", Peek(check_python(function, "peek")))
+        return self._then("KSTREAM-PEEK", name, Peek(check_python(function, "peek")))
 
-    def branch(self, *conditions: Expression) -> list[KStream]:
-        """A stream for each condition, with the records it is the first to hold for; and a last one with the rest."""
+    def branch(self, *conditions: Expression, name: str | None = None) -> list[KStream]:
+        """A stream for each condition, with the records it is the first to hold for; and a last one with the rest.
+
+        With a `name` they are named after it, as in Kafka Streams: `name-1`, `name-2` and so on, the rest `name-0`.
+        """
         for condition in conditions:
             check(condition, "branch")
         firsts = [Filter(condition, unless=conditions[:index]) for index, condition in enumerate(conditions)]
-        return [self._then("KSTREAM-BRANCH", work) for work in [*firsts, Filter(None, unless=conditions)]]
+        numbers = [*range(1, len(firsts) + 1), 0]
+        names = [None if name is None else f"{name}-{number}" for number in numbers]
+        works = [*firsts, Filter(None, unless=conditions)]
+        return [self._then("KSTREAM-BRANCH", one, work) for one, work in zip(names, works, strict=True)]
 
-    def merge(self, *others: KStream) -> KStream:
+    def merge(self, *others: KStream, name: str | None = None) -> KStream:
         """The records of all the streams; each stream's own order is kept, nothing is promised between them."""
-        name = self._graph.name("KSTREAM-MERGE")
         parents = (self.node, *(other.node for other in others))
-        return KStream(self._graph, self._graph.add(name, Pass("merge"), *parents))
+        return KStream(self._graph, self._graph.step("KSTREAM-MERGE", name, Pass("merge"), *parents))
 
     def repartition(self, *, partitions: int | None = None, name: str | None = None) -> KStream:
         """The records through a topic of the application's own, where they lie by their key."""
-        node = f"{name}-repartition" if name else self._graph.name("KSTREAM-REPARTITION")
-        return KStream(self._graph, self._graph.add(node, Repartition(partitions), self.node))
+        number = "" if name else self._graph.name("KSTREAM-REPARTITION")
+        node = f"{check_name(name)}-repartition" if name else number
+        return KStream(self._graph, self._graph.add(node, Repartition(partitions), self.node, number=number))
 
-    def through(self, topic: str, *, key: str | Serde = "string", value: str | Serde = "string") -> KStream:
-        """The records through a topic of yours: written there and read from there."""
+    def through(
+        self, topic: str, *, key: str | Serde = "string", value: str | Serde = "string", name: str | None = None
+    ) -> KStream:
+        """The records through a topic of yours: written there and read from there. `name` is that of the reading."""
         self.to(topic, key=key, value=value)
         source = Source((topic,), Serde.of(key), Serde.of(value))
-        return KStream(self._graph, self._graph.add(self._graph.name("KSTREAM-SOURCE"), source))
+        return KStream(self._graph, self._graph.step("KSTREAM-SOURCE", name, source))
 
-    def to(self, topic: str, *, key: str | Serde | None = None, value: str | Serde | None = None) -> None:
+    def to(
+        self,
+        topic: str,
+        *,
+        key: str | Serde | None = None,
+        value: str | Serde | None = None,
+        name: str | None = None,
+    ) -> None:
         """Writes the records to a topic. Without a serde the type decides: long for BIGINT, JSON for a struct."""
         work = Sink(topic, _serde(key), _serde(value))
-        self._graph.add(self._graph.name("KSTREAM-SINK"), work, self.node)
+        self._graph.step("KSTREAM-SINK", name, work, self.node)
 
-    def for_each(self, function: Python) -> None:
+    def for_each(self, function: Python, *, name: str | None = None) -> None:
         """Calls a Python function with each key and value; the stream ends there."""
-        self._graph.add(self._graph.name("KSTREAM-FOREACH"), ForEach(check_python(function, "for_each")), self.node)
+        self._graph.step("KSTREAM-FOREACH", name, ForEach(check_python(function, "for_each")), self.node)
 
     def process(self, operator: Any, *, stores: tuple[str, ...] = (), name: str | None = None) -> KStream:
         """Your own processor with its state stores: see `ottla.pipelines.streams.processor`."""
-        node = name or self._graph.name("KSTREAM-PROCESSOR")
-        return KStream(self._graph, self._graph.add(node, Custom(operator), self.node, stores=stores))
+        number = "" if name else self._graph.name("KSTREAM-PROCESSOR")
+        node = check_name(name) if name else number
+        return KStream(self._graph, self._graph.add(node, Custom(operator), self.node, stores=stores, number=number))
 
-    def group_by(self, key: Expression) -> KGroupedStream:
-        """Groups by a new key."""
-        return self.select_key(key).group_by_key()
+    def group_by(self, key: Expression, *, name: str | None = None) -> KGroupedStream:
+        """Groups by a new key. `name` is that of the step which gives it: Kafka Streams' `Grouped.as`."""
+        return self.select_key(key, name=name).group_by_key()
 
     def group_by_key(self) -> KGroupedStream:
         """Groups by the key the records have."""
@@ -129,8 +146,9 @@ class KStream:
 
     def to_table(self, *, name: str | None = None) -> KTable:
         """The stream seen as a changelog: a key's latest value is its row."""
-        node = name or self._graph.name("KSTREAM-TOTABLE")
-        return KTable(self._graph, self._graph.add(node, Pass("to_table"), self.node))
+        number = "" if name else self._graph.name("KSTREAM-TOTABLE")
+        node = check_name(name) if name else number
+        return KTable(self._graph, self._graph.add(node, Pass("to_table"), self.node, number=number))
 
     def join(
         self,
@@ -139,12 +157,14 @@ class KStream:
         windows: JoinWindows | None = None,
         *,
         key: Expression | None = None,
+        name: str | None = None,
     ) -> KStream:
         """Records that find a partner: in a stream within `windows`, in a table, or in a global table.
 
-        `key` is what they look for in a global table, and the record's own key unless told.
+        `key` is what they look for in a global table, and the record's own key unless told. `name` is the step's, and
+        what its state is known by: Kafka Streams' `StreamJoined.as`, `Joined.as` or `Named.as`.
         """
-        return self._join(other, joiner, windows, key, "inner")
+        return self._join(other, joiner, windows, key, "inner", name)
 
     def left_join(
         self,
@@ -153,13 +173,16 @@ class KStream:
         windows: JoinWindows | None = None,
         *,
         key: Expression | None = None,
+        name: str | None = None,
     ) -> KStream:
         """As `join`, and records without a partner with null in its place: once the window has closed."""
-        return self._join(other, joiner, windows, key, "left")
+        return self._join(other, joiner, windows, key, "left", name)
 
-    def outer_join(self, other: KStream, joiner: Expression, windows: JoinWindows) -> KStream:
+    def outer_join(
+        self, other: KStream, joiner: Expression, windows: JoinWindows, *, name: str | None = None
+    ) -> KStream:
         """As `left_join`, for both sides."""
-        return self._join(other, joiner, windows, None, "outer")
+        return self._join(other, joiner, windows, None, "outer", name)
 
     def _join(
         self,
@@ -168,6 +191,7 @@ class KStream:
         windows: JoinWindows | None,
         key: Expression | None,
         kind: str,
+        name: str | None,
     ) -> KStream:
         check(joiner, "a join")
         if windows is None and isinstance(other, KStream):
@@ -180,19 +204,23 @@ class KStream:
             raise PipelineError("key= is for global tables; others are joined by the records' keys: select_key first")
         if isinstance(other, GlobalKTable):
             wanted = "key" if key is None else check(key, "a join")
-            name = self._graph.name("KSTREAM-GLOBALTABLE-JOIN")
             lookup = GlobalJoin(other.node, wanted, joiner, left=kind == "left")
-            return KStream(self._graph, self._graph.add(name, lookup, self.node, other.node))
+            node = self._graph.step("KSTREAM-GLOBALTABLE-JOIN", name, lookup, self.node, other.node)
+            return KStream(self._graph, node)
         work: Work = StreamTableJoin(joiner, kind) if windows is None else StreamJoin(windows, joiner, kind)
-        name = self._graph.name("KSTREAM-TABLE-JOIN" if windows is None else "KSTREAM-JOIN")
-        return KStream(self._graph, self._graph.add(name, work, self.node, other.node, stores=(f"{name}-store",)))
+        which = "KSTREAM-TABLE-JOIN" if windows is None else "KSTREAM-JOIN"
+        return KStream(self._graph, self._graph.step(which, name, work, self.node, other.node, has_store=True))
 
-    def _then(self, kind: str, work: Work) -> KStream:
-        return KStream(self._graph, self._graph.add(self._graph.name(kind), work, self.node))
+    def _then(self, kind: str, name: str | None, work: Work) -> KStream:
+        return KStream(self._graph, self._graph.step(kind, name, work, self.node))
 
 
 class KGroupedStream:
-    """Records put together by key, about to become a table."""
+    """Records put together by key, about to become a table.
+
+    `name` is the store's, by which it can be asked (Kafka Streams' `Materialized.as`), and `named` the step's
+    (`Named.as`). Either keeps the state when steps are added before it.
+    """
 
     def __init__(self, graph: Graph, node: str, windows: Windows | None = None) -> None:
         self._graph = graph
@@ -201,13 +229,13 @@ class KGroupedStream:
         self._final = False
         self._late_topic: str | None = None
 
-    def count(self, *, name: str | None = None) -> KTable:
+    def count(self, *, name: str | None = None, named: str | None = None) -> KTable:
         """How many records each key has."""
-        return self._table(Folds(((None, aggregates.count()),)), "COUNT", name)
+        return self._table(Folds(((None, aggregates.count()),)), "COUNT", name, named)
 
-    def reduce(self, reducer: Python, *, name: str | None = None) -> KTable:
+    def reduce(self, reducer: Python, *, name: str | None = None, named: str | None = None) -> KTable:
         """The records of a key made one, two at a time: `python(lambda so_far, value: ...)`."""
-        return self._table(Reduction(check_python(reducer, "reduce")), "REDUCE", name)
+        return self._table(Reduction(check_python(reducer, "reduce")), "REDUCE", name, named)
 
     def aggregate(
         self,
@@ -217,6 +245,7 @@ class KGroupedStream:
         adder: Python | None = None,
         merger: Python | None = None,
         name: str | None = None,
+        named: str | None = None,
         **folds: Fold,
     ) -> KTable:
         """One named aggregate, several as a struct, or `initial` and an `adder(key, value, so_far)`.
@@ -226,21 +255,22 @@ class KGroupedStream:
         """
         folded = aggregates.named(fold, folds, adder=adder)
         if adder is None:
-            return self._table(Folds(folded), "AGGREGATE", name)
+            return self._table(Folds(folded), "AGGREGATE", name, named)
         if isinstance(self._windows, SessionWindows) and merger is None:
             raise PipelineError("sessions can become one: give aggregate a merger(key, left, right) as well")
         merges = None if merger is None else check_python(merger, "aggregate")
-        return self._table(Accumulation(initial, check_python(adder, "aggregate"), merges), "AGGREGATE", name)
+        return self._table(Accumulation(initial, check_python(adder, "aggregate"), merges), "AGGREGATE", name, named)
 
     def windowed_by(self, windows: Windows) -> WindowedKStream:
         """Groups by time as well."""
         return WindowedKStream(self._graph, self._node, windows)
 
-    def _table(self, aggregation: Aggregation, kind: str, name: str | None) -> KTable:
-        node = self._graph.name(f"KSTREAM-{kind}")
-        store = name or f"{node}-STATE-STORE"
+    def _table(self, aggregation: Aggregation, kind: str, name: str | None, named: str | None) -> KTable:
+        number = self._graph.name(f"KSTREAM-{kind}")
+        store = check_name(name) if name else f"{number}-STATE-STORE"
+        node = number if named is None else check_name(named)
         work = Aggregate(aggregation, store, self._windows, self._final, self._late_topic)
-        self._graph.add(node, work, self._node, stores=(store,))
+        self._graph.add(node, work, self._node, stores=(store,), number=number)
         return KTable(self._graph, node, windows=self._windows)
 
 

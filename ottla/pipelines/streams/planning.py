@@ -18,9 +18,7 @@ from ottla.pipelines.streams.graph import (
     Custom,
     Filter,
     FlatMap,
-    Folds,
     ForEach,
-    ForeignKeyMatch,
     GlobalSource,
     MapValues,
     Node,
@@ -29,13 +27,15 @@ from ottla.pipelines.streams.graph import (
     Sink,
     Source,
     Stateful,
-    StreamJoin,
-    StreamTableJoin,
     Suppress,
-    TableJoin,
     Topology,
     Work,
 )
+
+NOTES = "topology"
+"""Where a checkpoint has its notes of the topology, beside the checkpoints of the queries."""
+READ = "-READ"
+"""What follows a repartition's name in that of the query that reads its topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,17 @@ class Outflow:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One Spark query. `work` is what the root does; `inputs` has a list for each side of a join."""
+    """One Spark query. `work` is what the root does; `inputs` has a list for each side of a join.
 
+    `name` is that of its checkpoint and of its transactions, `identity` what the user knows it by.
+    """
+
+    name: str
     root: Node
     work: Work
     inputs: tuple[tuple[Inflow, ...], ...]
     outflows: tuple[Outflow, ...]
-
-    @property
-    def name(self) -> str:
-        """The query's name, and its checkpoint's."""
-        return self.root.name
+    identity: str
 
     @property
     def reads(self) -> list[str]:
@@ -90,12 +90,18 @@ def plan(topology: Topology) -> list[Query]:
     queries = [query for node in topology.nodes.values() for query in _query(topology, node)]
     if not queries:
         raise PipelineError("the topology writes nothing: end a stream with to() or for_each()")
+    seen: set[str] = set()
+    for query in queries:
+        if query.name in seen or query.name == NOTES:
+            why = "means something else in a checkpoint" if query.name == NOTES else "names two steps with state"
+            raise PipelineError(f"the name {query.name} {why}: give one another name")
+        seen.add(query.name)
     return queries
 
 
 def own_topic(topology: Topology, root: Node) -> str:
     """The topic that carries a root's results to other queries."""
-    name = root.name.removesuffix("-repartition")
+    name = topology.place(root).removesuffix("-repartition")
     return f"{topology.application}-{name}-repartition"
 
 
@@ -116,49 +122,33 @@ def carries(flow: Outflow) -> bool:
     return isinstance(flow.end.work, Stateful)
 
 
-def signature(query: Query) -> str:
-    """What a query's state depends on: a checkpoint made under another one cannot be gone on with."""
-    match query.work:
-        case Aggregate(aggregation=aggregation, store=store, windows=windows, of_table=of_table):
-            pairs = aggregation.folds if isinstance(aggregation, Folds) else ()
-            folds = ", ".join(f"{name}={fold.name}" for name, fold in pairs)
-            return f"Aggregate({store}, {windows}, folds=[{folds}]{', of a table' if of_table else ''})"
-        case StreamJoin(windows=windows, kind=kind):
-            return f"StreamJoin({windows}, {kind})"
-        case StreamTableJoin(kind=kind) | TableJoin(kind=kind) | ForeignKeyMatch(kind=kind):
-            return f"{type(query.work).__name__}({kind})"
-    return type(query.work).__name__
-
-
 def has_state(query: Query) -> bool:
     """Whether Spark keeps state for it; a repartition only moves records."""
     return isinstance(query.work, Stateful) and not isinstance(query.work, Repartition)
 
 
-def is_named(node: Node) -> bool:
-    """Whether the user named the step's store, which makes it one that can be asked."""
-    return isinstance(node.work, Aggregate) and node.work.store != f"{node.name}-STATE-STORE"
-
-
 def _query(topology: Topology, node: Node) -> Iterator[Query]:
+    name = topology.place(node)
     if isinstance(node.work, Source):
         ends = tuple(_outflows(topology, node, ()))
         if ends:
-            yield Query(node, node.work, ((Inflow(node, ()),),), ends)
+            yield Query(name, node, node.work, ((Inflow(node, ()),),), ends, node.identity)
         return
     if isinstance(node.work, Repartition):
-        yield Query(node, node.work, _inputs(topology, node), (Outflow((), node),))
+        yield Query(name, node, node.work, _inputs(topology, node), (Outflow((), node),), node.identity)
         ends = tuple(_outflows(topology, node, ()))
         if ends:  # what was repartitioned is read again, as from anyone's topic
-            yield Query(replace(node, name=f"{node.name}-READ"), Pass("read"), ((Inflow(node, ()),),), ends)
+            reader = replace(node, name=f"{node.name}{READ}", number=f"{node.number}{READ}" if node.number else "")
+            inputs = ((Inflow(node, ()),),)
+            yield Query(f"{name}{READ}", reader, Pass("read"), inputs, ends, f"{node.identity}{READ}")
     elif isinstance(node.work, Aggregate):
         ends = (*_all_outflows(topology, node, (), final=node.work.final), *_suppressed(topology, node, ()))
-        if ends or node.work.late_topic is not None or is_named(node):
-            yield Query(node, node.work, _inputs(topology, node), ends)
+        if ends or node.work.late_topic is not None or node.has_named_store:
+            yield Query(name, node, node.work, _inputs(topology, node), ends, node.identity)
     elif isinstance(node.work, Stateful) and not isinstance(node.work, Suppress):
         ends = tuple(_all_outflows(topology, node, ()))
         if ends or isinstance(node.work, Custom):
-            yield Query(node, node.work, _inputs(topology, node), ends)
+            yield Query(name, node, node.work, _inputs(topology, node), ends, node.identity)
 
 
 def _all_outflows(topology: Topology, node: Node, steps: tuple[Node, ...], *, final: bool = False) -> Iterator[Outflow]:

@@ -1,7 +1,7 @@
 """A topology that runs: one Spark query for each part of the plan, started and stopped together.
 
-A checkpoint remembers what its state was made by: how many tasks there are, how many partitions topics had, what each
-step that remembers was. A start that would misread it is refused with the way out.
+A checkpoint remembers what its state was made by (`notes`): how many tasks there are, how many partitions topics had,
+what the state of each step depends on. A start that would misread it is refused with the way out.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams import evolution, notes
 from ottla.pipelines.streams.cluster import ClusterTopics
 from ottla.pipelines.streams.compiler.queries import Compiled, Compiler, Shape, logged_stores, writes
 from ottla.pipelines.streams.compiler.state_format import StateFormat
@@ -22,7 +23,7 @@ from ottla.pipelines.streams.dropping import Dropped
 from ottla.pipelines.streams.graph import Aggregate, Custom, GlobalSource, TableJoin, Topology
 from ottla.pipelines.streams.handlers import REQUEST_SIZE_MAX, ErrorHandling, told
 from ottla.pipelines.streams.patience import started
-from ottla.pipelines.streams.planning import Query, has_state, own_topics, plan, signature
+from ottla.pipelines.streams.planning import Query, has_state, own_topics, plan
 from ottla.pipelines.streams.processor import TimeMode
 from ottla.pipelines.streams.purging import Purging, readers
 from ottla.pipelines.streams.store_specs import source_stores, store_spec
@@ -60,6 +61,7 @@ def start(
     source: Mapping[str, str] | None = None,
     sink: Mapping[str, str] | None = None,
     config: Mapping[str, str] | None = None,
+    accept: Collection[str] = (),
 ) -> Running:
     """Runs a topology against a cluster, from where its checkpoint is, or from the beginning.
 
@@ -69,6 +71,7 @@ def start(
     between queries every `purge_interval`, with `available_now` at the end, and never when that is None: then a
     snapshot can be gone back to behind what was written since. `kafka` are settings of clients (security), `source` and
     `sink` options of `format("ottla")`, `config` what is done with records that cannot be read or written (`handlers`).
+    `accept` names steps that go on with the state they have although they have changed (`evolution`).
     """
     purge_ms = None if purge_interval is None else milliseconds(purge_interval, "purge_interval", at_least=1)
     queries = plan(topology)
@@ -78,7 +81,7 @@ def start(
     handling = ErrorHandling.of(config, request_size_max=_request_size_max(kafka or {}, sink or {}))
     counts = _count(topology, queries, cluster, handling)
     spark.conf.set(PROVIDER, ROCKSDB)
-    known = _remembered(spark, checkpoint)
+    known = notes.read(spark, checkpoint)
     wanted = tasks or (known or {}).get("tasks") or max(counts.values(), default=1)
     most = max([wanted, *counts.values()])
     state_format = StateFormat.of_new(most) if known is None else StateFormat.of_known(known)
@@ -86,13 +89,19 @@ def start(
         "application": topology.application,
         "tasks": wanted,
         "partitions": counts,
-        "steps": {query.name: signature(query) for query in queries},
         "state": state_format.facts(),
     }
     if known is None:
-        _remember(spark, checkpoint, facts)
+        notes.write(spark, checkpoint, {**facts, "steps": evolution.notes(topology, queries)})
     else:
         check(known, facts)
+        topology = topology.at(evolution.trace(known, topology))
+        queries = plan(topology)
+        _check_steps(known, topology, queries, checkpoint, accept)
+        steps = evolution.merged(known, evolution.notes(topology, queries), accept)
+        now = {**known, "partitions": {**known["partitions"], **counts}, "steps": steps}
+        if now != known:
+            notes.write(spark, checkpoint, now)
         _tell_of_other_scales(topology, spark, checkpoint, queries)
     cluster.ensure_topics({topic: n or wanted for topic, n in own_topics(topology, queries).items()})
     compiler = Compiler(topology, cluster, wanted, handling, state_format)
@@ -119,6 +128,16 @@ def start(
         running.stop()
         raise
     return running
+
+
+def _check_steps(
+    known: Mapping[str, Any], topology: Topology, queries: list[Query], checkpoint: str, accept: Collection[str]
+) -> None:
+    """Refuses a topology that the checkpoint's state is not of."""
+    found = evolution.compare(known, topology, queries, accept=accept)
+    if found.unjudged:
+        log.warning("[Application %s] %s", topology.application, found.unjudged)
+    found.check(checkpoint)
 
 
 def _check_that_it_ends(queries: Sequence[Query]) -> None:
@@ -240,10 +259,7 @@ class Running:
 
 def check(known: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
     """Refuses a start that would misread the state a checkpoint holds; each line says the way out."""
-    if known["application"] != facts["application"]:
-        raise PipelineError(
-            f"the checkpoint belongs to {known['application']}, not to {facts['application']}: give each its own"
-        )
+    evolution.check_application(known, facts["application"])
     if known["tasks"] != facts["tasks"]:
         raise PipelineError(
             f"the checkpoint has {known['tasks']} tasks, and state does not move between tasks: start with "
@@ -257,12 +273,6 @@ def check(known: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
                 f"state has not. Begin anew under another checkpoint and application name; to be free of the number, "
                 f"put `{repartition(is_table=False)}` behind a stream that is grouped or joined, and "
                 f"`{repartition(is_table=True)}` behind a table"
-            )
-    for name, step in known["steps"].items():
-        if facts["steps"].get(name) != step:
-            raise PipelineError(
-                f"{name} was {step} when the checkpoint was made and is {facts['steps'].get(name)}: its state cannot "
-                f"be gone on with. Begin anew under another checkpoint and application name"
             )
 
 
@@ -332,24 +342,3 @@ def _changelogs(
             topics = ensure_changelogs(admin, topology.application, specs.values(), partitions=partitions)
         cluster.count_partitions(topics.values())
     return specs
-
-
-def _remembered(spark: SparkSession, checkpoint: str) -> dict[str, Any] | None:
-    """What a checkpoint was made by; None for a new one. Read through Spark, which reaches any file system."""
-    from pyspark.errors import AnalysisException
-
-    try:
-        rows = spark.read.text(f"{checkpoint}/topology").collect()
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            return None
-        raise
-    return json.loads(rows[0][0]) if rows else None
-
-
-def _remember(spark: SparkSession, checkpoint: str, facts: Mapping[str, Any]) -> None:
-    from pyspark.sql import functions as F
-
-    # Of a literal: a DataFrame made of Python's rows would start a Python worker for one of them.
-    rows = spark.range(1, numPartitions=1).select(F.lit(json.dumps(facts)).alias("value"))
-    rows.write.mode("overwrite").text(f"{checkpoint}/topology")

@@ -128,18 +128,22 @@ def test_a_grouped_table_follows_its_rows_from_group_to_group(spark: SparkSessio
         assert lists.read_to_map() == {"x": [], "y": [3]}
 
 
-def shop() -> Topology:
-    """Something of everything that remembers."""
+def shop(*, grown: bool = False) -> Topology:
+    """Something of everything that remembers. When it has grown, there are steps in front that shift all numbers."""
     builder = StreamsBuilder()
     lines = builder.stream("lines")
+    if grown:
+        lines = lines.filter("value <> 'never said'").peek(python(len, "int"))
     words = lines.flat_map_values("split(value, ' ')").group_by("value")
     words.count(name="counts").to_stream().to("word-counts")
     windows = TimeWindows.of_size(10, grace=5)
-    lines.group_by_key().windowed_by(windows).late_to("late").count().suppress().to_stream().to("final")
+    per_window = lines.group_by_key().windowed_by(windows).late_to("late").count(named="per-window")
+    per_window.suppress(name="closed").to_stream().to("final")
     totals = lines.map_values("cast(length(value) AS INT)").repartition(partitions=2, name="lengths").group_by_key()
-    totals.reduce(python(lambda left, right: left + right, "int")).to_stream().to("lengths")
+    totals.reduce(python(lambda left, right: left + right, "int"), named="total").to_stream().to("lengths")
     within = JoinWindows.of_time_difference(3)
-    lines.left_join(builder.stream("others"), "concat(left, '|', coalesce(right, ''))", within).to("joined")
+    joiner = "concat(left, '|', coalesce(right, ''))"
+    lines.left_join(builder.stream("others"), joiner, within, name="pairs").to("joined")
     return builder.build("shop")
 
 
@@ -201,8 +205,8 @@ def cluster() -> Iterator[Cluster]:
 def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The restart finds other shuffle partitions, state of which one part was divided anew, and topics that were purged
-    of what had been consumed; then topics with more partitions, which it refuses."""
+    """The restart finds other shuffle partitions, state of which one part was divided anew, topics that were purged of
+    what had been consumed, and more steps without state; then topics with more partitions, which it refuses."""
     bootstrap, checkpoint = cluster.bootstrap_servers, str(tmp_path / "shop")
     with Admin({"bootstrap.servers": bootstrap}) as admin:
         topics = ["lines", "others", *OUTPUTS]
@@ -229,7 +233,7 @@ def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
         for place in (checkpoint, f"file://{checkpoint}"):
             assert other_scales(spark, place, queries) == dict.fromkeys(others, int(parts))
         send(cluster, SECOND)
-        running = shop().start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
+        running = shop(grown=True).start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
         assert "State stays in the parts it was made in" in caplog.text
         assert sorted(rescale_topology(spark, checkpoint, 3)) == sorted(queries)
         assert other_scales(spark, checkpoint, queries) == {}
@@ -240,6 +244,9 @@ def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
         assert same(topic, found, driven[topic]), f"{topic}: {found} on the cluster, {driven[topic]} in the driver"
     with running.store("counts") as counts:
         assert counts.get("x") == 5
+    names = {"counts", "per-window", "lengths-repartition", "lengths-repartition-READ", "total", "pairs"}
+    steps = {path.name for path in Path(checkpoint).iterdir()} - {"topology"}
+    assert steps <= names, "what was added in front has renamed a step"
     with Admin({"bootstrap.servers": bootstrap}) as admin:
         # Both, because they are joined: were it one of them, that would be refused first.
         for grown in admin.create_partitions({"lines": NewPartitions(2), "others": NewPartitions(2)}).values():

@@ -45,7 +45,7 @@ from ottla.pipelines.streams.graph import (
     Topology,
 )
 from ottla.pipelines.streams.handlers import ErrorHandling, Response
-from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, has_state, is_named, own_topic
+from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, has_state, own_topic
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import changelog_topic
 from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT
@@ -198,7 +198,9 @@ class Compiler:
         match work:
             case Aggregate():
                 finals = work.final or any(flow.final for flow in query.outflows)
-                updates = not work.final and (is_named(query.root) or not all(flow.final for flow in query.outflows))
+                updates = not work.final and (
+                    query.root.has_named_store or not all(flow.final for flow in query.outflows)
+                )
                 results = roots.aggregate(inputs[0], work, tasks[0], updates=updates, finals=finals)
                 if work.windows is not None and work.late_topic is None:
                     name = metric(LATE_RECORDS, self.topology.application, query.root.name)
@@ -305,7 +307,7 @@ class Compiler:
         application, work = self.topology.application, query.work
         if isinstance(work, Aggregate) and work.late_topic is not None:
             ends.append(_End(self, F.col("kind") == LATE, (), _late_bytes(work.late_topic), has_time=True))
-        if isinstance(work, Aggregate) and is_named(query.root):
+        if isinstance(work, Aggregate) and query.root.has_named_store:
             topic = changelog_topic(application, work.store)
             ends.append(_End(self, _which(query, final=work.final), (), _changelog_bytes(topic, windows)))
         if isinstance(work, Custom) and any(spec.logged for spec in work.operator.stores):
@@ -383,7 +385,7 @@ def logged_stores(query: Query) -> list[str]:
     """The stores whose changes a query writes to their changelogs."""
     if isinstance(query.work, Custom):
         return [spec.name for spec in query.work.operator.stores if spec.logged]
-    return [query.work.store] if isinstance(query.work, Aggregate) and is_named(query.root) else []
+    return [query.work.store] if isinstance(query.work, Aggregate) and query.root.has_named_store else []
 
 
 def _which(query: Query, *, final: bool = False) -> Column | None:

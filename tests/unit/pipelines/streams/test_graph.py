@@ -18,6 +18,7 @@ from ottla.pipelines.streams import (
     aggregates,
     python,
 )
+from ottla.pipelines.streams.planning import plan
 
 
 def word_count() -> Topology:
@@ -85,6 +86,51 @@ def test_a_grouped_table_is_described_and_drawn_as_in_kafka_streams() -> None:
     assert "KTABLE-AGGREGATE-0000000002 (stores: [users-by-region])" in text
     assert "KTABLE-REDUCE-0000000005 (stores: [KTABLE-REDUCE-0000000005-STATE-STORE])" in text
     assert '[("KTABLE-AGGREGATE-0000000002<br/>users-by-region")]' in topology.to_mermaid()
+
+
+def test_steps_have_the_names_they_are_given_and_the_others_the_numbers_they_had() -> None:
+    """As in Kafka Streams, where a named step takes a number too."""
+
+    def built(*, named: bool) -> Topology:
+        def name(text: str) -> str | None:
+            return text if named else None
+
+        builder = StreamsBuilder()
+        stream = builder.stream("in", name=name("orders")).filter("true", name=name("good"))
+        first, rest = stream.branch("value > 1", name=name("split"))
+        first.merge(rest, name=name("again")).group_by("value", name=name("by-value")).count(named=name("many"))
+        people = builder.table("people", named=name("people-source"))
+        joined = people.join(builder.table("cities"), "left", foreign_key="value", name=name("homes"))
+        joined.group_by("value", name=name("by-city")).count(name="cities").to_stream(name=name("changes"))
+        stream.join(people, "left", name=name("with-people")).to("out", name=name("written"))
+        return builder.build("named")
+
+    named, numbered = list(built(named=True).nodes.values()), list(built(named=False).nodes)
+    assert [node.number for node in named] == numbered
+    assert [node.name for node in named if node.name != node.number] == [
+        "orders", "good", "split-1", "split-0", "again", "by-value", "many", "people-source",
+        "homes-subscription-registration-processor", "homes-subscription-join-foreign", "homes-result", "by-city",
+        "changes", "with-people", "written",
+    ]  # fmt: skip
+    assert "    Sink: written (topic: out)\n      <-- with-people" in built(named=True).describe()
+
+
+@pytest.mark.parametrize("name", ["two words", "", ".", "a" * 250, "a/b"])
+def test_a_name_that_could_be_no_topics_is_refused(name: str) -> None:
+    with pytest.raises(PipelineError, match="is no name for a step"):
+        StreamsBuilder().stream("in").filter("true", name=name)
+
+
+def test_two_steps_with_one_name_are_refused() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in").filter("true", name="good")
+    with pytest.raises(PipelineError, match="has a node good already"):
+        stream.filter("true", name="good")
+    grouped = stream.group_by_key()
+    grouped.count(name="counts").to_stream().to("a")
+    grouped.count(name="counts").to_stream().to("b")
+    with pytest.raises(PipelineError, match="the name counts names two steps with state"):
+        plan(builder.build("twice"))
 
 
 def test_building_a_topology_imports_no_spark() -> None:

@@ -56,7 +56,7 @@ def test_the_advice_for_topics_of_unequal_partitions_is_a_call_that_mends_the_jo
 
 
 def test_the_advice_for_a_topic_with_other_partitions_than_before_has_calls_that_exist() -> None:
-    facts = {"application": "a", "tasks": 1, "partitions": {"t": 1}, "steps": {}}
+    facts = {"application": "a", "tasks": 1, "partitions": {"t": 1}}
     with pytest.raises(PipelineError, match="t had 1 partitions") as refused:
         check(facts, {**facts, "partitions": {"t": 2}})
     of_stream, of_table = _advice(str(refused.value))
