@@ -21,6 +21,7 @@ CONFIG = {
     "enable.idempotence": "true",
     "retries": "2147483647",
     "linger.ms": "2",
+    "batch.size": "1024",  # so much to one partition before it goes on to the next (KIP-794)
     "request.timeout.ms": "2000",
     "delivery.timeout.ms": "120000",
     "metadata.max.age.ms": "1000",

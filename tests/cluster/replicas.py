@@ -6,6 +6,7 @@ what is compared is the batches of all segments, one after the other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.records import batches
@@ -34,24 +35,37 @@ def below(data: bytes, offset: int) -> bytes:
     return b"".join(bytes(one.data) for one in batches(data) if one.last_offset < offset)
 
 
-def check_equal_replicas(cluster: ClusterProcesses, *, whole: tuple[str, ...]) -> int:
-    """Assert that replicas are equal below the high watermark, and those of the topics in `whole` to their end.
+def check_equal_replicas(
+    cluster: ClusterProcesses, assigned: Mapping[str, Sequence[int]], *, whole: Mapping[str, int], factor: int
+) -> dict[str, int]:
+    """Assert that every partition is where it is assigned to, and its replicas equal below the high watermark.
 
-    Returns how many partitions have been compared.
+    `assigned` is what `cluster.assignments()` said before the nodes stopped; `whole` names topics with the number of
+    their partitions: each has `factor` replicas, which are equal to their end and have records. Returns how many bytes
+    of each partition have been compared.
     """
     marks = {node.node_id: high_watermarks(node.data) for node in cluster.brokers}
     partitions = sorted({name for found in marks.values() for name in found})
+    holders = {name: [one for one, found in marks.items() if name in found] for name in partitions}
+    assert holders == {name: sorted(ids) for name, ids in assigned.items()}
+    expected = {f"{topic}-{partition}" for topic, count in whole.items() for partition in range(count)}
+    assert expected == {name for name in partitions if name.rpartition("-")[0] in whole}
+    compared = {}
     for name in partitions:
-        logs = {one: log_bytes(cluster[one].data / name) for one, found in marks.items() if name in found}
-        if name.rpartition("-")[0] not in whole:
+        logs = {one: log_bytes(cluster[one].data / name) for one in holders[name]}
+        if name in expected:
+            assert len(logs) == factor, f"{name}: {len(logs)} replicas, not {factor}"
+            assert all(logs.values()), f"{name}: nothing was written"
+        else:
             mark = min(marks[one][name] for one in logs)
             logs = {one: below(data, mark) for one, data in logs.items()}
         first = min(logs)
+        compared[name] = len(logs[first])
         for one, data in logs.items():
             assert data == logs[first], (
                 f"{name}: the replicas of nodes {first} and {one} {difference(logs[first], data)}"
             )
-    return len(partitions)
+    return compared
 
 
 def check_equal_metadata(cluster: ClusterProcesses, word: bytes) -> None:

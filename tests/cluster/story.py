@@ -41,8 +41,9 @@ def story(
         yield cluster
         cluster.wait(lambda: cluster.is_in_sync(TOPIC), "every replica in sync again")
         cluster.wait_for_voters()
+        assigned = cluster.assignments()
         cluster.stop()
-    assert check_equal_replicas(cluster, whole=(TOPIC,)) > 0
+    check_equal_replicas(cluster, assigned, whole={TOPIC: 1}, factor=brokers)
     assert cluster.errors() == []
 
 

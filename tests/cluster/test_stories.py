@@ -6,13 +6,17 @@ nothing besides. After each, the replicas' log files are equal.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.replicas import check_equal_metadata
 from tests.cluster.story import TOPIC, found, leader, send, story
+from tests.durability.killing import Load, check, wait_for_progress
+from tests.support.processes import ClusterProcesses
 
+HEAD_START_S = 1.0
 pytestmark = pytest.mark.timeout(180)
 
 
@@ -57,6 +61,42 @@ def test_all_replicas_die_and_return(returns_first: str, tmp_path: Path) -> None
             assert leader(cluster) == last
         values += send(cluster, "both again")
         assert found(cluster) == values
+
+
+@pytest.mark.parametrize("controllers", [0, 1], ids=["quorum-dies-too", "controller-lives"])
+@pytest.mark.parametrize("order", ["first to last", "last to first"])
+def test_all_three_replicas_are_killed_at_once_and_return(order: str, controllers: int, tmp_path: Path) -> None:
+    """With kill -9, while producers write with acks=all. The leader, which is the first, returns first or last."""
+    with story(tmp_path, controllers=controllers) as cluster:
+        loads = [
+            Load(f"p{number}", cluster.addresses, pause_s=0.005, topic=TOPIC, partition_count=1) for number in range(2)
+        ]
+        for load in loads:
+            load.start()
+        try:
+            wait_for_progress(loads)
+            first = leader(cluster)
+            brokers = [first, *(node.node_id for node in cluster.brokers if node.node_id != first)]
+            wait_for_progress(loads)
+            cluster.kill(*brokers)
+            _return_in_turn(cluster, brokers if order == "first to last" else brokers[::-1])
+            wait_for_progress(loads)
+        finally:
+            for load in loads:
+                load.finish()
+        check(cluster.addresses, loads)
+
+
+def _return_in_turn(cluster: ClusterProcesses, node_ids: list[int]) -> None:
+    """Each serves before the next one is started; where it needs a second voter for that, it is a second ahead."""
+    needs_another = cluster[node_ids[0]] in cluster.controllers
+    for number, node_id in enumerate(node_ids):
+        cluster[node_id].launch()
+        if number == 0 and needs_another:
+            time.sleep(HEAD_START_S)
+        else:
+            for started in node_ids[: number + 1]:
+                cluster[started].await_ready()
 
 
 def test_the_controller_stands_still_and_returns(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Real processes in trouble: nothing acknowledged is lost, nothing is there twice, and the replicas are equal.
 
 Idempotent producers, groups of both protocols and a transactional copy go on while nodes are killed, stand still longer
-than their session, end, are cut off and return. A minute in all in `make test`, ten minutes for each cluster in `make
-soak`. Nodes are in network namespaces of their own; where there can be none, they are on loopback and nothing is cut
-(test_cuts.py says why).
+than their session, end, are cut off and return. About a minute in all in `make test`, where three nodes get one of each
+deed and the other clusters some; ten minutes for each cluster in `make soak`. Nodes are in network namespaces of their
+own; where there can be none, they are on loopback, nothing is cut, and a skipped subtest says so.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.cluster.copier import GROUP, Copier
 from tests.cluster.java_load import JavaLoad
 from tests.cluster.readers import Readers
 from tests.cluster.replicas import check_equal_replicas
-from tests.cluster.trouble import Trouble
-from tests.durability.killing import PARTITION_COUNT, TOPIC, Load, check, wait_for_progress
+from tests.cluster.trouble import CUTS, DEEDS, Trouble
+from tests.durability.killing import PARTITION_COUNT, TOPIC, Load, Progressing, check, wait_for_progress
 from tests.support.namespaces import Network, obstacle
 from tests.support.processes import ClusterProcesses, node_ids
 from tests.support.survey import TIMEOUT_S, consumer_config, read_to_end
@@ -30,7 +30,10 @@ IS_SOAK = bool(os.environ.get("OTTLA_SOAK"))
 SOAK_S = 600
 SEED = int(os.environ.get("OTTLA_SEED", "1"))
 PAUSE_S = 0.01
-COPY = "copies"
+JAVA_RATE = 100
+COPY, JAVA = "copies", "java"
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+REPLICAS = 3
 CLIENT = {"request.timeout.ms": 2000, "socket.timeout.ms": 4000}
 """A request to a node that stands still is given up soon: an idempotent producer of librdkafka waits for it before it
 goes on with the next leader. Five requests are in flight, which is its default."""
@@ -38,74 +41,105 @@ goes on with the next leader. Five requests are in flight, which is its default.
 
 @pytest.mark.timeout(1200 if IS_SOAK else 240)
 @pytest.mark.parametrize(
-    ("brokers", "controllers", "seconds"),
-    [(3, 0, 30), (3, 3, 15), (5, 0, 15)],
+    ("brokers", "controllers", "seconds", "is_thorough"),
+    [(3, 0, 20, True), (3, 3, 10, IS_SOAK), (5, 0, 10, IS_SOAK)],
     ids=["three", "three-and-three-controllers", "five"],
 )
 def test_nothing_acknowledged_is_lost_or_repeated_while_nodes_die(
-    brokers: int, controllers: int, seconds: int, tmp_path: Path
+    brokers: int, controllers: int, seconds: int, is_thorough: bool, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
+    """`is_thorough`: every deed at least once, however long that takes, and a Java producer where there is a Java."""
     network = None if obstacle() else Network(node_ids(brokers, controllers))
     cluster = ClusterProcesses(tmp_path, brokers=brokers, controllers=controllers, network=network)
     with network or nullcontext(), cluster:
-        for topic in (TOPIC, COPY):
+        java: list[JavaLoad] = []
+        if is_thorough:
+            with subtests.test("a Java producer"):
+                java.append(JavaLoad(tmp_path, cluster.addresses, JAVA, throughput=JAVA_RATE))
+        topics = {TOPIC: PARTITION_COUNT, COPY: PARTITION_COUNT, **dict.fromkeys([JAVA] * len(java), PARTITION_COUNT)}
+        for topic in topics:
             cluster.create_topic(topic, PARTITION_COUNT)
         loads = [Load(f"p{number}", cluster.addresses, pause_s=PAUSE_S, settings=CLIENT) for number in range(2)]
         groups = [Readers(protocol, protocol, cluster.addresses, TOPIC) for protocol in ("classic", "consumer")]
         copiers = [Copier(f"copier-{number}", cluster.addresses, TOPIC, COPY) for number in range(2)]
-        trouble = Trouble(cluster, SEED)
-        for load in loads:
-            load.start()
-        for group in groups:
-            group.start()
-        for copier in copiers:
-            copier.start()
+        trouble = Trouble(cluster, SEED + brokers + controllers)
+        everybody: list[Load | JavaLoad | Readers | Copier] = [*java, *loads, *groups, *copiers]
+        for one in everybody:
+            one.start()
+        producers: list[Progressing] = [*loads, *java]
         try:
-            wait_for_progress(loads)
-            trouble.run(SOAK_S if IS_SOAK else seconds, between=lambda: wait_for_progress(loads))
+            wait_for_progress(producers)
+            trouble.run(
+                SOAK_S if IS_SOAK else seconds,
+                between=lambda: wait_for_progress(producers),
+                count_min=len(trouble.deeds) if is_thorough else 2,
+            )
+            for producer in java:
+                producer.finish()
         finally:
-            print(f"{', '.join(trouble.done)}")
+            print(trouble)
+            for producer in java:
+                producer.kill()
             for load in loads:
                 load.finish()
             _wait_for_groups(cluster, groups, copiers, loads)
             print("\n".join(map(str, copiers)))
         check(cluster.addresses, loads)
+        for producer in java:
+            producer.check(cluster.addresses, PARTITION_COUNT)
         _check_groups(cluster, groups)
-        topics = cluster.topics()
-        cluster.wait(lambda: cluster.is_in_sync(*topics), "every replica in sync")
-        cluster.stop()
-    assert check_equal_replicas(cluster, whole=(TOPIC, COPY)) > PARTITION_COUNT
+        compared = _stop_and_compare(cluster, topics)
+    for topic in INTERNAL:
+        assert sum(size for name, size in compared.items() if name.rpartition("-")[0] == topic) > 0, topic
+    if is_thorough:
+        _check_deeds(trouble, subtests)
+
+
+def _check_deeds(trouble: Trouble, subtests: pytest.Subtests) -> None:
+    """Every deed was done, those that need namespaces where there are any."""
+    done = {deed for deed, _ in trouble.done}
+    assert done >= set(DEEDS)
+    with subtests.test("cuts"):
+        if reason := obstacle():
+            pytest.skip(reason)
+        assert done == {*DEEDS, *CUTS}
+
+
+def _stop_and_compare(cluster: ClusterProcesses, topics: dict[str, int]) -> dict[str, int]:
+    """Stop the nodes when all replicas are in sync, and return how many bytes of each partition they have alike."""
+    names = cluster.topics()
+    cluster.wait(lambda: cluster.is_in_sync(*names), "every replica in sync")
+    assigned = cluster.assignments()
+    cluster.stop()
+    compared = check_equal_replicas(cluster, assigned, whole=topics, factor=REPLICAS)
     assert cluster.errors() == []
+    return compared
 
 
 @pytest.mark.java
 @pytest.mark.skipif(not IS_SOAK, reason="ten minutes: make soak")
 @pytest.mark.timeout(1200)
-def test_nothing_of_a_java_producer_is_lost_or_repeated_while_nodes_die(tmp_path: Path) -> None:
-    java_producer_in_trouble(tmp_path, SOAK_S)
-
-
-def java_producer_in_trouble(directory: Path, seconds: float) -> None:
-    """Three nodes, Kafka's own producer, and trouble for so long."""
+def test_nothing_of_a_java_producer_is_lost_or_repeated_while_nodes_die(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    """Without other load beside it."""
     network = None if obstacle() else Network(node_ids(3, 0))
-    cluster = ClusterProcesses(directory, brokers=3, network=network)
+    cluster = ClusterProcesses(tmp_path, brokers=3, network=network)
     with network or nullcontext(), cluster:
         cluster.create_topic(TOPIC, PARTITION_COUNT)
-        load = JavaLoad(directory, cluster.addresses, TOPIC)
+        load = JavaLoad(tmp_path, cluster.addresses, TOPIC)
         trouble = Trouble(cluster, SEED)
         load.start()
         try:
             wait_for_progress([load])
-            trouble.run(seconds, between=lambda: wait_for_progress([load]))
+            trouble.run(SOAK_S, between=lambda: wait_for_progress([load]), count_min=len(trouble.deeds))
             load.finish()
         finally:
             load.kill()
-            print(f"{', '.join(trouble.done)}; {len(load.acknowledged)} acknowledged")
+            print(f"{trouble}; {len(load.acknowledged)} acknowledged")
         load.check(cluster.addresses, PARTITION_COUNT)
-        cluster.wait(lambda: cluster.is_in_sync(TOPIC), "every replica in sync")
-        cluster.stop()
-    assert check_equal_replicas(cluster, whole=(TOPIC,)) >= PARTITION_COUNT
-    assert cluster.errors() == []
+        _stop_and_compare(cluster, {TOPIC: PARTITION_COUNT})
+    _check_deeds(trouble, subtests)
 
 
 def _wait_for_groups(

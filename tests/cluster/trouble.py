@@ -23,34 +23,44 @@ TWO_MIN = 5
 
 
 class Trouble:
-    """`Trouble(cluster, seed).run(seconds, between=wait_for_progress)`; `done` says what was done."""
+    """`Trouble(cluster, seed).run(seconds, between=wait_for_progress)`; `done` says what was done, and to whom."""
 
     def __init__(self, cluster: ClusterProcesses, seed: int) -> None:
         self._cluster = cluster
         self._chance = random.Random(seed)
-        self.done: list[str] = []
+        self.deeds = (*DEEDS, *(CUTS if cluster.network is not None else ()))
+        """What can be done to the nodes of this cluster."""
+        self.done: list[tuple[str, str]] = []
+        """To the end: the victims are back, and `between` has returned."""
+        self._under_way = ""
 
-    def run(self, seconds: float, between: Callable[[], None]) -> None:
-        """Make trouble, and call `between` while nodes are down and after they have come back."""
+    def __str__(self) -> str:
+        return ", ".join([*(f"{deed} {victims}" for deed, victims in self.done), self._under_way or "at an end"])
+
+    def run(self, seconds: float, between: Callable[[], None], *, count_min: int = 1) -> None:
+        """Make trouble for so many seconds, and at least so often; call `between` while nodes are down and after they
+        have come back. The first trouble is one of each deed."""
         deadline = time.monotonic() + seconds
         for role, deed in self._plan():
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline and len(self.done) >= count_min:
                 return
             victims = [self._choose(role)]
             if len(self._cluster.brokers) >= TWO_MIN and self._chance.random() < 0.5:
                 others = [node for node in self._cluster.brokers if node not in victims]
                 victims.append(self._chance.choice(others))
-            self.done.append(f"{deed} {role} {'+'.join(str(node.node_id) for node in victims)}")
+            told = f"{role} {'+'.join(str(node.node_id) for node in victims)}"
+            self._under_way = f"and under way: {deed} {told}"
             self._harm(victims, deed, between)
             between()
+            self.done.append((deed, told))
+            self._under_way = ""
 
     def _plan(self) -> Iterator[tuple[str, str]]:
         """Every deed to every role, in a new order each time, beginning with one of each deed."""
-        deeds = [*DEEDS, *(CUTS if self._cluster.network is not None else ())]
         while True:
-            pairs = [(role, deed) for role in ROLES for deed in deeds]
+            pairs = [(role, deed) for role in ROLES for deed in self.deeds]
             self._chance.shuffle(pairs)
-            first = [next(pair for pair in pairs if pair[1] == deed) for deed in deeds]
+            first = [next(pair for pair in pairs if pair[1] == deed) for deed in self.deeds]
             self._chance.shuffle(first)
             yield from first
             yield from (pair for pair in pairs if pair not in first)

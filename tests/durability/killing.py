@@ -38,15 +38,17 @@ class Load:
     """Between two records for each partition."""
     settings: dict[str, Any] = field(default_factory=dict)
     """librdkafka's, on top of those below."""
+    topic: str = TOPIC
+    partition_count: int = PARTITION_COUNT
     acknowledged: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     """Partition -> offset -> value."""
     unplaced: int = 0
     """Acknowledged, but nobody said where: librdkafka takes a batch for written when one sent after it is."""
     failed: list[str] = field(default_factory=list)
-    sent: list[int] = field(default_factory=lambda: [0] * PARTITION_COUNT)
 
     def __post_init__(self) -> None:
-        self._settled = [0] * PARTITION_COUNT
+        self.sent = [0] * self.partition_count
+        self._settled = [0] * self.partition_count
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name)
 
@@ -80,12 +82,12 @@ class Load:
         })  # fmt: skip
         filler = b"." * VALUE_SIZE
         while not self._is_over.is_set():
-            for partition in range(PARTITION_COUNT):
+            for partition in range(self.partition_count):
                 if self.sent[partition] - self._settled[partition] > IN_FLIGHT_MAX:
                     continue
                 value = b"%s %d %s" % (self.name.encode(), self.sent[partition], filler)
                 self.sent[partition] += 1
-                producer.produce(TOPIC, value, partition=partition, on_delivery=self._on_delivery)
+                producer.produce(self.topic, value, partition=partition, on_delivery=self._on_delivery)
             producer.poll(0)
             time.sleep(self.pause_s)
         producer.flush(2 * TIMEOUT_S)
@@ -149,14 +151,16 @@ def wait_for_progress(loads: Sequence[Progressing]) -> None:
 
 
 def check(address: str, loads: list[Load]) -> None:
-    """Every acknowledged record once, at its offset; each producer's in order; no holes in the offsets."""
-    places = [TopicPartition(TOPIC, partition) for partition in range(PARTITION_COUNT)]
+    """Every acknowledged record once, at its offset; each producer's in order; no holes in the offsets. All of the
+    loads write to the same topic, and nobody else does."""
+    ((topic, partition_count),) = {(load.topic, load.partition_count) for load in loads}
+    places = [TopicPartition(topic, partition) for partition in range(partition_count)]
     rows = read_to_end(address, places, "read_committed")
     for load in loads:
         assert load.failed == []
         assert load.count == sum(load.sent)
-    for partition in range(PARTITION_COUNT):
-        found = {row[0]: base64.b64decode(row[4]) for row in rows[TOPIC, partition]}
+    for partition in range(partition_count):
+        found = {row[0]: base64.b64decode(row[4]) for row in rows[topic, partition]}
         assert list(found) == list(range(len(found))), f"partition {partition}: offsets with holes"
         for load in loads:
             for offset, value in load.acknowledged[partition].items():

@@ -7,6 +7,7 @@ network namespace of its own where the test gives a `Network`. Called by tests o
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import time
@@ -203,6 +204,14 @@ class ClusterProcesses:
         for node in chosen:
             node.await_ready()
 
+    def kill(self, *node_ids: int) -> None:
+        """kill -9 of these nodes together: none of them sees another one die first."""
+        chosen = [self.nodes[one] for one in node_ids]
+        for node in chosen:
+            os.kill(node.pid, signal.SIGKILL)
+        for node in chosen:
+            node.kill()
+
     def stop(self, *node_ids: int) -> None:
         """End nodes, or all, by SIGTERM, one after the other, brokers before nodes that only control."""
         chosen = [self.nodes[one] for one in node_ids] or [
@@ -250,6 +259,14 @@ class ClusterProcesses:
 
     def isr(self, topic: str) -> dict[int, list[int]]:
         return {one.partition_index: sorted(one.isr_nodes) for one in self._partitions(topic)}
+
+    def assignments(self) -> dict[str, list[int]]:
+        """`topic-partition` -> the nodes that are to have a replica of it, for all topics that there are."""
+        return {
+            f"{topic}-{one.partition_index}": sorted(one.replica_nodes)
+            for topic in self.topics()
+            for one in self._partitions(topic)
+        }
 
     def active_controller(self) -> int:
         """The node that leads the quorum, as a majority sees it now."""
