@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import hypothesis
 import pytest
+
+# How long an example takes says how busy the machine is: a slow one is no failure.
+hypothesis.settings.register_profile("ottla", deadline=None)
+hypothesis.settings.load_profile("ottla")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
