@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.cli.cluster_lag import LagWatch
 from ottla.cli.cluster_nodes import STOP_S, LocalCluster, NodeProcess
 from ottla.cli.tool import give_up_stdout
 
@@ -42,7 +43,7 @@ class NodeStatus:
     in_sync: int | None = None
     """How many of its replicas are in the ISR."""
     lag: int | None = None
-    """How many records its replicas are behind, all together."""
+    """How many records its replicas are behind their leaders, all together."""
     resident_bytes: int | None = None
     restarts: int = 0
     """How often it has been started again."""
@@ -57,7 +58,8 @@ class Seen:
     voters: frozenset[int] = frozenset()
     """Those that lead the quorum or have fetched from its leader."""
     partitions: tuple[PartitionDescription, ...] = ()
-    lags: tuple[tuple[int, int], ...] = ()
+    lags: Mapping[int, int | None] = field(default_factory=dict)
+    """Of the brokers with replicas that others have too."""
 
     @property
     def serving(self) -> frozenset[int]:
@@ -95,6 +97,7 @@ class _Watch:
         self._cluster = cluster
         self._display = display
         self._seen = Seen()
+        self._lags = LagWatch()
         self._is_ready = False
         self._has_audience = True
         self._stop = asyncio.Event()
@@ -135,7 +138,7 @@ class _Watch:
 
     async def _look(self, admin: AsyncAdmin) -> None:
         """Ask the cluster, and show what it says."""
-        asked = asyncio.create_task(_ask(admin))
+        asked = asyncio.create_task(_ask(admin, self._lags))
         stopped = asyncio.create_task(self._stop.wait())
         await asyncio.wait({asked, stopped}, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -186,7 +189,7 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
         return
 
 
-async def _ask(admin: AsyncAdmin) -> Seen | None:
+async def _ask(admin: AsyncAdmin, lags: LagWatch) -> Seen | None:
     """What the cluster says of itself; None when it does not."""
     from ottla.errors import KafkaError
 
@@ -196,7 +199,7 @@ async def _ask(admin: AsyncAdmin) -> Seen | None:
         names = await admin.list_topics(include_internal=True, timeout=ANSWER_S)
         topics = await admin.describe_topics(names, timeout=ANSWER_S)
         ids = [node.node_id for node in found.nodes]
-        log_dirs = await admin.describe_log_dirs(ids, timeout=ANSWER_S)
+        behind = await lags.look(admin, ids, topics.succeeded.values())
     except KafkaError:
         return None
     return Seen(
@@ -209,10 +212,7 @@ async def _ask(admin: AsyncAdmin) -> Seen | None:
         ),
         # Of a topic that was just deleted, and of a broker that has just died, there is nothing to tell.
         partitions=tuple(one for topic in topics.succeeded.values() for one in topic.partitions),
-        lags=tuple(
-            (node_id, sum(one.offset_lag for dir_ in dirs.values() for one in dir_.replicas.values()))
-            for node_id, dirs in log_dirs.succeeded.items()
-        ),
+        lags=behind,
     )
 
 
@@ -243,7 +243,7 @@ def _status(node: NodeProcess, seen: Seen) -> NodeStatus:
         leaders=sum(one.leader is not None and one.leader.node_id == own.node_id for one in mine),
         replicas=len(mine),
         in_sync=sum(any(replica.node_id == own.node_id for replica in one.isr) for one in mine),
-        lag=dict(seen.lags).get(own.node_id),
+        lag=seen.lags.get(own.node_id, 0),
         resident_bytes=node.resident_bytes,
         restarts=node.restart_count,
     )

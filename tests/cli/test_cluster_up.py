@@ -17,6 +17,7 @@ from fcntl import ioctl
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its types leave it out
 
@@ -87,6 +88,8 @@ def test_a_cluster_serves_survives_the_death_of_a_node_and_comes_back_with_its_d
             producer.produce("t", str(number).encode(), partition=number % 3)
         assert producer.flush(PATIENCE_S) == 0
         up.read_until(lambda: all(node["in_sync"] == 3 for node in up.nodes.values()))
+        for node in up.nodes.values():
+            assert node["resident_bytes"] == pytest.approx(resident_bytes(node["pid"]), rel=0.2)
         assert sum(node["leaders"] for node in up.nodes.values()) == 3
         pids = [node["pid"] for node in up.nodes.values()]
         os.kill(up.nodes[2]["pid"], signal.SIGKILL)
@@ -107,6 +110,40 @@ def test_a_cluster_serves_survives_the_death_of_a_node_and_comes_back_with_its_d
         assert sorted(int(message.value() or b"") for message in found if message is not None) == list(range(60))
         consumer.close()
         assert up.end() == 0
+
+
+def test_a_stopped_follower_lags_by_what_its_leader_appends_until_it_has_fetched_that(tmp_path: Path) -> None:
+    """The lag was never anything but 0: DescribeLogDirs measures it from the replica's own high watermark."""
+    with cluster_up(tmp_path / "data", *QUICK, "--set", "auto.leader.rebalance.enable=false") as up:
+        up.read_until(lambda: bool(up.address))
+        follower = up.nodes[3]["pid"]
+        admin = AdminClient({"bootstrap.servers": up.address})
+        admin.create_topics([NewTopic("t", 1, replica_assignment=[[1, 3]])])["t"].result(PATIENCE_S)
+        up.read_until(lambda: up.nodes[3]["in_sync"] == 1)
+        producer = Producer({"bootstrap.servers": up.address, "acks": "1", "log_level": 0})
+        for _ in range(10):
+            producer.produce("t", b"replicated", partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+        assert up.nodes[3]["lag"] == 0
+        os.kill(follower, signal.SIGSTOP)
+        try:
+            for _ in range(30):
+                producer.produce("t", b"not yet replicated", partition=0)
+            assert producer.flush(PATIENCE_S) == 0
+            up.read_until(lambda: (up.nodes[3]["state"], up.nodes[3]["in_sync"]) == ("fenced", 0))
+            assert 30 <= up.nodes[3]["lag"] <= 40
+            assert up.nodes[1]["lag"] == 0
+        finally:
+            os.kill(follower, signal.SIGCONT)
+        up.read_until(lambda: (up.nodes[3]["state"], up.nodes[3]["in_sync"]) == ("running", 1))
+        assert up.nodes[3]["lag"] == 0
+        assert up.end() == 0
+
+
+def resident_bytes(pid: int) -> int:
+    """What the system says of a process, as `ps` shows it."""
+    (line,) = (one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
 
 
 def test_a_node_that_dies_is_started_again_and_counted(tmp_path: Path) -> None:
@@ -240,12 +277,49 @@ def test_no_line_of_the_table_is_longer_than_a_narrow_terminal_and_none_too_many
         assert lines[-1] == "... and 2 more"
 
 
+def test_the_table_tells_the_lag_and_the_memory_of_each_node(tmp_path: Path) -> None:
+    terminal = in_terminal(tmp_path, "--nodes", "2", columns=120, lines=24)
+    terminal.read_until("ottla is ready at")
+    (pid, *_) = pids_of_nodes(tmp_path)
+    size_mib = resident_bytes(pid) / 1024**2
+    terminal.press_ctrl_c()
+    terminal.read_until("stopping")
+    assert terminal.wait() == 0
+    rows = re.findall(
+        r"^\d+ +broker\+controller  (?:running|active)  +0  +0  +0/0  +0  +(\d+) MiB", terminal.text, re.M
+    )
+    assert rows
+    for row in rows:
+        assert int(row) == pytest.approx(size_mib, rel=0.5)
+
+
 def test_controllers_of_their_own_are_no_brokers(tmp_path: Path) -> None:
     with cluster_up(tmp_path / "data", "--nodes", "1", "--controllers", "1") as up:
         up.read_until(lambda: bool(up.address))
         assert {node_id: node["roles"] for node_id, node in up.nodes.items()} == {1: "broker", 101: "controller"}
         up.read_until(lambda: up.nodes[101]["state"] == "active")
         assert up.end() == 0
+
+
+def test_three_controllers_of_their_own_are_a_quorum_that_outlives_one_of_them(tmp_path: Path) -> None:
+    options = ("--nodes", "1", "--controllers", "3", "--no-restart")
+    with cluster_up(tmp_path / "data", *options) as up:
+        up.read_until(lambda: bool(up.address))
+        roles = {node_id: node["roles"] for node_id, node in up.nodes.items()}
+        assert roles == {1: "broker", 101: "controller", 102: "controller", 103: "controller"}
+        controllers = [up.nodes[one] for one in (101, 102, 103)]
+        up.read_until(lambda: sorted(up.nodes[one]["state"] for one in (101, 102, 103)) == ["active", *["running"] * 2])
+        (active,) = (node_id for node_id, node in up.nodes.items() if node["state"] == "active")
+        assert active != 1
+        assert all(node["leaders"] is None for node in controllers)
+        os.kill(up.nodes[active]["pid"], signal.SIGKILL)
+        rest = {101, 102, 103} - {active}
+        up.read_until(lambda: any(up.nodes[one]["state"] == "active" for one in rest))
+        admin = AdminClient({"bootstrap.servers": up.address})
+        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(PATIENCE_S)
+        up.read_until(lambda: up.nodes[1]["leaders"] == 2)
+        assert up.end() == 0
+        assert {up.nodes[one]["why"] for one in rest} == {"exit code 0"}
 
 
 def refusal(*options: str) -> str:

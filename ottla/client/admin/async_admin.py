@@ -172,6 +172,15 @@ class AsyncAdmin:
 
         return list_offsets(self._driver, specs, isolation_level=isolation_level, timeout=timeout)
 
+    def list_log_ends(
+        self, wanted: Mapping[int, Iterable[TopicPartition]], *, timeout: float | None = None
+    ) -> Outcomes[int, dict[TopicPartition, int]]:
+        """Where the logs of partitions end on each of these brokers, also on those that only follow and above the high
+        watermark; what a broker has no replica of is left out."""
+        from ottla.client.admin.offsets import list_log_ends
+
+        return list_log_ends(self._driver, wanted, timeout=timeout)
+
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Outcomes[TopicPartition, int]:

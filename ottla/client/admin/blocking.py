@@ -172,6 +172,13 @@ class Admin:
         """An offset of each partition: `OffsetSpec.earliest()`, `.latest()`, `.for_timestamp(ms)` and others."""
         return self._wait(lambda: self._admin.list_offsets(specs, isolation_level=isolation_level, timeout=timeout))
 
+    def list_log_ends(
+        self, wanted: Mapping[int, Iterable[TopicPartition]], *, timeout: float | None = None
+    ) -> Outcomes[int, dict[TopicPartition, int]]:
+        """Where the logs of partitions end on each of these brokers, also on those that only follow and above the high
+        watermark; what a broker has no replica of is left out."""
+        return self._wait(lambda: self._admin.list_log_ends(wanted, timeout=timeout))
+
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Outcomes[TopicPartition, int]:

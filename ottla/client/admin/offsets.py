@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.driver import Call, Driver, by_topic, failure
 from ottla.client.admin.outcome import Outcomes
+from ottla.client.admin.routes import Route
 from ottla.client.network import Build
 from ottla.errors import InvalidRequest, KafkaError
 from ottla.types import TopicPartition
@@ -26,6 +27,8 @@ from ottla.wire.messages.list_offsets import (
 
 LIST_OFFSETS_KEY = 2
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
+CONSUMER, DEBUGGER = -1, -2
+"""Who asks, in place of a replica's id: a debugger may ask any replica, and is told the end of its log."""
 
 
 class OffsetSpec(NamedTuple):
@@ -96,7 +99,7 @@ def list_offsets(
     def build_for(version_min: int) -> Call[TopicPartition, ListedOffset]:
         def build(node_id: int, keys: list[TopicPartition]) -> Build:
             request = ListOffsetsRequest(
-                replica_id=-1,
+                replica_id=CONSUMER,
                 isolation_level=isolation,
                 topics=[
                     ListOffsetsTopic(
@@ -137,6 +140,48 @@ def _read_offsets(
                 TopicPartition(topic.name, one.partition_index),
                 failure(one.error_code) or ListedOffset(one.offset, one.timestamp, epoch),
             )
+
+
+def list_log_ends(
+    driver: Driver, wanted: Mapping[int, Iterable[TopicPartition]], *, timeout: float | None
+) -> Outcomes[int, dict[TopicPartition, int]]:
+    deadline = driver.deadline(timeout)
+    topics = {broker: by_topic(partitions) for broker, partitions in wanted.items()}
+
+    def build(node_id: int, keys: list[int]) -> Build:
+        request = ListOffsetsRequest(
+            replica_id=DEBUGGER,
+            isolation_level=0,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=index, timestamp=OffsetSpec.latest().timestamp)
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in topics[node_id].items()
+            ],
+            timeout_ms=driver.request_ms(deadline),
+        )
+        return Build(LIST_OFFSETS_KEY, lambda version: request, version_min=1)
+
+    def read(
+        node_id: int, keys: list[int], response: ListOffsetsResponse
+    ) -> Iterable[tuple[int, dict[TopicPartition, int]]]:
+        yield (
+            node_id,
+            {
+                TopicPartition(topic.name, one.partition_index): one.offset
+                for topic in response.topics
+                for one in topic.partitions
+                if not one.error_code
+            },
+        )
+
+    route: Route[int] = driver.node_of(lambda broker: broker)
+    call = Call("ListLogEnds", route, build, read)
+    return driver.start(call.what, wanted, lambda outcomes: driver.pursue(call, outcomes, deadline))
 
 
 def delete_records(

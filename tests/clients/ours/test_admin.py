@@ -219,6 +219,20 @@ def test_offsets_of_a_partition_that_is_not_there_are_waited_for_and_not_found(s
     assert "within 500 ms" in str(error)
 
 
+def test_a_broker_says_where_its_own_logs_end(side: Side) -> None:
+    """As Kafka's ReplicaVerificationTool asks: also for what it only follows. What it does not have is left out."""
+    topic = created(side, partitions=2)
+    there, missing = TopicPartition(topic, 1), TopicPartition("not-there", 0)
+    side.put_records(there, 5, 1000)
+    description = side.admin.describe_topics([topic]).all()[topic].partitions[1]
+    everywhere = {node.node_id: {there: 5} for node in description.replicas}
+
+    def ends() -> dict[int, dict[TopicPartition, int]]:
+        return side.admin.list_log_ends({one: [there, missing] for one in everywhere}).all()
+
+    eventually(lambda: ends() == everywhere, "all replicas have the records")
+
+
 def test_records_are_deleted_up_to_an_offset(side: Side) -> None:
     partition = TopicPartition(created(side), 0)
     side.put_records(partition, 10, 1000)

@@ -28,11 +28,20 @@ from ottla.wire.messages.list_offsets import (
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 NONE = (-1, -1)
+DEBUGGER = -2
+"""Who may ask any replica."""
 
 
 def _led(cluster: FakeCluster, node_id: int, key: TopicPartition) -> FakePartition:
     held = cluster.partition(key)
     if held.replicas[0] != node_id:
+        raise NotLeaderOrFollower
+    return held
+
+
+def _held(cluster: FakeCluster, node_id: int, key: TopicPartition) -> FakePartition:
+    held = cluster.partition(key)
+    if node_id not in held.replicas:
         raise NotLeaderOrFollower
     return held
 
@@ -44,7 +53,8 @@ def _list_offsets(cluster: FakeCluster, node_id: int, request: ListOffsetsReques
         for one in topic.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=one.partition_index)
             try:
-                held = _led(cluster, node_id, TopicPartition(topic.name, one.partition_index))
+                key = TopicPartition(topic.name, one.partition_index)
+                held = _held(cluster, node_id, key) if request.replica_id == DEBUGGER else _led(cluster, node_id, key)
                 answer.offset, answer.timestamp = _offset(held, one.timestamp)
                 answer.leader_epoch = 0 if answer.offset >= 0 else -1
             except KafkaError as error:

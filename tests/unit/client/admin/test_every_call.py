@@ -99,6 +99,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "list_consumer_group_offsets": lambda admin, **time: admin.list_consumer_group_offsets(["g"], **time),
     "list_consumer_groups": lambda admin, **time: admin.list_consumer_groups(**time),
     "list_groups": lambda admin, **time: admin.list_groups(**time),
+    "list_log_ends": lambda admin, **time: admin.list_log_ends({1: [A0]}, **time),
     "list_offsets": lambda admin, **time: admin.list_offsets({A0: OffsetSpec.latest()}, **time),
     "list_partition_reassignments": lambda admin, **time: admin.list_partition_reassignments(**time),
     "list_share_group_offsets": lambda admin, **time: admin.list_share_group_offsets(["g"], **time),
