@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ottla.pipelines.data_source import OttlaDataSource as OttlaDataSource
     from ottla.pipelines.errors import MissingDependency as MissingDependency
     from ottla.pipelines.errors import PipelineError as PipelineError
+    from ottla.pipelines.lag import LagListener as LagListener
+    from ottla.pipelines.lag import offsets_behind_latest as offsets_behind_latest
     from ottla.pipelines.schemas import RegistryAddress as RegistryAddress
     from ottla.pipelines.schemas import from_topic as from_topic
     from ottla.pipelines.schemas import to_topic as to_topic
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _LAZY: dict[str, tuple[str, ...]] = {
     "ottla.pipelines.data_source": ("OttlaDataSource",),
     "ottla.pipelines.errors": ("MissingDependency", "PipelineError"),
+    "ottla.pipelines.lag": ("LagListener", "offsets_behind_latest"),
     "ottla.pipelines.schemas": ("RegistryAddress", "from_topic", "to_topic"),
     "ottla.pipelines.sink": ("already_placed", "to_partitions", "write_stream"),
     "ottla.pipelines.spark": ("session",),

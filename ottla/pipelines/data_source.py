@@ -6,6 +6,7 @@ Spark that does not. Reading is in `ottla.pipelines.source`, writing in `ottla.p
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.pipelines.source.options import BadOption, SourceOptions, read_columns
@@ -13,7 +14,7 @@ from ottla.pipelines.spark import require_spark
 
 require_spark()
 
-from pyspark.sql.datasource import DataSource  # noqa: E402  what is missing is told first
+from pyspark.sql.datasource import DataSource, DataSourceReader  # noqa: E402  what is missing is told first
 from pyspark.sql.types import (  # noqa: E402
     ArrayType,
     BinaryType,
@@ -28,11 +29,12 @@ from pyspark.sql.types import (  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
-        DataSourceReader,
         DataSourceStreamReader,
         DataSourceStreamWriter,
         DataSourceWriter,
     )
+
+log = logging.getLogger(__name__)
 
 TYPES: dict[str, DataType] = {
     "key": BinaryType(),
@@ -69,7 +71,15 @@ class OttlaDataSource(DataSource):
         from ottla.pipelines.source.batch import OttlaBatchReader
 
         self._check_schema(schema)
-        return OttlaBatchReader(SourceOptions.read(self.options, is_streaming=False))
+        options = SourceOptions.read(self.options, is_streaming=False)
+        if not options.pushes_filters:
+            return OttlaBatchReader(options)
+        if not hasattr(DataSourceReader, "pushFilters"):
+            log.warning("pushDownPredicate has no effect before Spark 4.1: everything is read")
+            return OttlaBatchReader(options)
+        from ottla.pipelines.source.filtering import FilteringReader
+
+        return FilteringReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from ottla.pipelines.source.stream import OttlaStreamReader

@@ -34,6 +34,7 @@ SOURCE = (
     "maxTriggerDelay",
     "minOffsetsPerTrigger",
     "minPartitions",
+    "pushDownPredicate",
     "startingOffsets",
     "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",

@@ -36,6 +36,8 @@ EVERYWHERE: dict[str, str | bool] = {
     # that reads the result as on the one that made it.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": True,
+    # Without it Spark refuses whatever takes filters, as `format("ottla")` does with the option `pushDownPredicate`.
+    "spark.sql.python.filterPushdown.enabled": True,
     # State of any size, checkpointed as what changed; `transformWithState` knows no other store.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

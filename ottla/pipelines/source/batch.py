@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.pipelines.source.cluster import ClusterOffsets
+from ottla.pipelines.source.offsets import SourceOffset
 from ottla.pipelines.source.options import BadOption, SourceOptions
 from ottla.pipelines.source.planning import Range, split
 from ottla.pipelines.source.range_reader import Patience
@@ -71,19 +72,28 @@ class OttlaBatchReader(DataSourceReader):
         try:
             start = cluster.resolve(options.start, is_start=True)
             end = cluster.resolve(options.end, is_start=False)
+            ranges = self.needed(_between(start, end), cluster)
         finally:
             cluster.close()
-        ranges = []
-        for one in sorted(start.offsets.keys() & end.offsets.keys()):
-            first, last = start.offsets[one], end.offsets[one]
-            if first > last:
-                raise BadOption(
-                    f"The start {first} of {one} lies behind its end {last}: look at startingOffsets and "
-                    "endingOffsets, and whether the topic was deleted and made anew"
-                )
-            ranges.append(Range(one.topic, one.partition, first, last, start.topic_ids.get(one.topic, ZERO_UUID)))
         return list(input_partitions(ranges, options))
+
+    def needed(self, ranges: list[Range], cluster: ClusterOffsets) -> list[Range]:
+        """What of the ranges the query has to read: everything, as nothing is known of its filters here."""
+        return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task."""
         return self._tasks.read(partition)
+
+
+def _between(start: SourceOffset, end: SourceOffset) -> list[Range]:
+    ranges = []
+    for one in sorted(start.offsets.keys() & end.offsets.keys()):
+        first, last = start.offsets[one], end.offsets[one]
+        if first > last:
+            raise BadOption(
+                f"The start {first} of {one} lies behind its end {last}: look at startingOffsets and "
+                "endingOffsets, and whether the topic was deleted and made anew"
+            )
+        ranges.append(Range(one.topic, one.partition, first, last, start.topic_ids.get(one.topic, ZERO_UUID)))
+    return ranges

@@ -240,6 +240,17 @@ class ClusterOffsets:
 
         return self._link.run(work())
 
+    def first_since(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Offsets:
+        """The first offset of each partition whose record is not older; none of a partition that has no such record."""
+        times = dict.fromkeys(partitions, timestamp_ms)
+
+        async def work() -> Offsets:
+            await self._watch(times)
+            found = await self._link.lookup.find(times, self._timeout_ms)
+            return {one: at.offset for one, at in found.items() if at is not None}
+
+        return self._link.run(work())
+
     # Sizes
 
     def bytes_per_offset(self, start: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:

@@ -120,6 +120,7 @@ class SourceOptions:
     max_bytes_per_trigger: int | None = None
     max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
     commit_group: str | None = None
+    pushes_filters: bool = False
     attempts: int = FETCH_OFFSET_ATTEMPTS
     attempt_interval_ms: int = FETCH_OFFSET_INTERVAL_MS
     poll_timeout_ms: int = POLL_TIMEOUT_MS
@@ -157,6 +158,7 @@ class SourceOptions:
             max_bytes_per_trigger=given.positive("maxBytesPerTrigger"),
             max_trigger_delay_ms=_duration_ms("maxTriggerDelay", given.text("maxTriggerDelay", "15m")),
             commit_group=given.text("commitGroup", "") or None,
+            pushes_filters=given.flag("pushDownPredicate", default=False),
             attempts=given.positive("fetchOffset.numRetries") or FETCH_OFFSET_ATTEMPTS,
             attempt_interval_ms=given.number("fetchOffset.retryIntervalMs", FETCH_OFFSET_INTERVAL_MS) or 0,
             poll_timeout_ms=given.positive("kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from ottla.pipelines import already_placed
+from ottla.pipelines import already_placed, offsets_behind_latest
 from ottla.testing import Cluster
 from tests.pipelines.source.support import offsets_of, topic_id
 from tests.support.spark_connector import add_connector
@@ -69,7 +69,12 @@ class Judge:
         finally:
             query.stop()
         return [
-            {"rows": one["numInputRows"], "end": offsets_of(one["sources"][0]["endOffset"])}
+            {
+                "rows": one["numInputRows"],
+                "end": offsets_of(one["sources"][0]["endOffset"]),
+                "behind": offsets_behind_latest(one)[0],
+                "metrics": one["sources"][0].get("metrics", {}),
+            }
             for one in (json.loads(each.json) for each in progress)
             if one["numInputRows"]
         ]
@@ -211,7 +216,13 @@ def test_available_now_with_a_limit_makes_the_same_micro_batches(
     options = {"startingOffsets": "earliest", **options}
     theirs = judge.batches(THEIRS, request.node.name, **options)
     assert len(theirs) > 1
-    assert judge.batches(OURS, request.node.name, **options) == theirs
+    told = [{name: float(text) for name, text in one.pop("metrics").items()} for one in theirs]
+    assert [pytest.approx(one.pop("behind"), abs=0.05) for one in theirs] == told, "Spark rounds to a tenth"
+    assert told[0]["maxOffsetsBehindLatest"] > 0
+    ours = judge.batches(OURS, request.node.name, **options)
+    assert [pytest.approx(one.pop("behind"), abs=0.05) for one in ours] == told, "the same figures for ours"
+    assert {len(one.pop("metrics")) for one in ours} == {0}, "which no source in Python can report itself"
+    assert ours == theirs
 
 
 def test_a_checkpoint_of_one_connector_is_continued_by_the_other(judge: Judge, cluster: Cluster) -> None:

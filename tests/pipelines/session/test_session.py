@@ -41,6 +41,7 @@ def test_a_second_call_is_the_same_session_with_the_settings_that_it_names(spark
 
 def test_time_is_utc_and_state_is_kept_in_rocksdb(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
     assert "RocksDB" in (spark.conf.get("spark.sql.streaming.stateStore.providerClass") or "")
     assert spark.sql("select cast('1970-01-01 00:00:00' as timestamp) = timestamp_seconds(0) as same").first() == (
         True,
