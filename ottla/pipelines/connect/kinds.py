@@ -20,6 +20,9 @@ class Type(Enum):
     NAMES = "a name or a list of names"
     MAP = "a map of names to text"
     SCALAR = "text, a number, or true or false"
+    LIST = "a list, or text with commas between"
+    PAIRS = "a map, or text such as `a:b,c:d`"
+    SWITCH = "true or false, as text too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,10 @@ SOURCES: dict[str, Kind] = {
             "value": Option(Type.TEXT, "How values are read.", default="json", choices=VALUE_FORMATS),
             "schema": Option(Type.TEXT, "The fields of values of `json`: `id BIGINT, name STRING`."),
             **_VALUE_SCHEMA,
+            "key": Option(
+                Type.TEXT, "How transforms of keys see them.", default="bytes", choices=("bytes", "string", "json")
+            ),
+            "key-schema": Option(Type.TEXT, "The fields of keys of `json`."),
             "starting-offsets": Option(
                 Type.TEXT, "`earliest`, `latest`, or offsets as JSON; a checkpoint goes before it.", default="earliest"
             ),

@@ -40,10 +40,13 @@ META_TYPE = T.StructType(
 )
 WRITTEN = "written"
 """A field that the struct gets at the end, where values are written by a schema: the bytes."""
+KEY_CONVERTER = "KEY_CONVERTER"
 VALUE_CONVERTER = "VALUE_CONVERTER"
 TRANSFORMATION = "TRANSFORMATION"
 """Stages of Kafka Connect."""
 PREFIX = "__connect.errors."
+WHOLE, RECORD = "whole", "record"
+"""Fields that the struct gets where a transform said whether the value is a record of fields or all of it one value."""
 
 
 def meta(**known: Column) -> Column:
@@ -62,6 +65,21 @@ def of(field: str) -> Column:
 def names(df: DataFrame) -> list[str]:
     """The fields of the records."""
     return [name for name in df.columns if name != META]
+
+
+def is_whole(df: DataFrame) -> bool:
+    """Whether the value is no record of fields: a lone field `value` of text or bytes, or what a transform took out."""
+    there, marks = names(df), df.schema[META].dataType.fieldNames()  # type: ignore[attr-defined]  # it is a struct
+    if there != ["value"] or RECORD in marks:
+        return False
+    return WHOLE in marks or isinstance(df.schema["value"].dataType, T.StringType | T.BinaryType)
+
+
+def marked(meta: Column, type_: T.StructType, *, is_whole: bool) -> Column:
+    """The struct, in which stands what `is_whole` is to say."""
+    new, old = (WHOLE, RECORD) if is_whole else (RECORD, WHOLE)
+    meta = meta.withField(new, F.lit(True))
+    return meta.dropFields(old) if old in type_.fieldNames() else meta
 
 
 def field(name: str) -> Column:
@@ -146,9 +164,8 @@ def dead_letter_columns(pipeline: str, topic: str) -> dict[str, Column]:
     added = [_header(PREFIX + name, value) for name, value in said.items()]
     added.append(_header("__ottla.errors.file", of("file")))
     ours = F.filter(F.array(*added), lambda header: header.getField("value").isNotNull())
-    value = F.when(~F.coalesce(of("is_tombstone"), F.lit(False)), of("value"))
     headers = F.concat(F.coalesce(of("headers"), F.array().cast(HEADERS_TYPE)), ours).cast(HEADERS_TYPE)
-    return {"topic": F.lit(topic), "key": of("key"), "value": value, "headers": headers}
+    return {"topic": F.lit(topic), "key": of("key"), "value": of("value"), "headers": headers}
 
 
 def _header(name: str, value: Column) -> Column:

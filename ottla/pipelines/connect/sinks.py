@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ottla.pipelines.connect import record, values
+from ottla.pipelines.connect import keys, record, values
 from ottla.pipelines.connect.jdbc import JdbcTable
 from ottla.pipelines.connect.packages import require_format
 from ottla.pipelines.connect.record import HEADERS_TYPE, META, WRITTEN
+from ottla.pipelines.connect.smt import HEADERS
 from ottla.pipelines.connect.spec import AVAILABLE_NOW, DeadLetter, Part, Pipeline
 from ottla.pipelines.sink.partitioning import already_placed, partition_column, to_partitions
 
@@ -186,14 +187,15 @@ def _rows(df: DataFrame, pipeline: Pipeline) -> DataFrame:
 def _row_columns(df: DataFrame, pipeline: Pipeline) -> dict[str, Column]:
     """Topic, key, value and headers of a good record."""
     options = pipeline.sink.options
-    key: Column = record.of("key")
+    key = keys.written(df)
     if "key" in options:
         if options["key"] not in record.names(df):
             raise pipeline.wrong(("sink", "key"), f"there is no field {options['key']}")
         key = _bytes(record.field(options["key"]), df.schema[options["key"]].dataType)
     topic = F.lit(options["topic"]) if "topic" in options else F.coalesce(record.of("target"), record.of("topic"))
     gone = F.coalesce(record.of("is_tombstone"), F.lit(False))
-    headers = F.coalesce(record.of("headers"), F.array().cast(HEADERS_TYPE)).cast(HEADERS_TYPE)
+    made = HEADERS if HEADERS in keys.meta_type(df).fieldNames() else "headers"
+    headers = F.coalesce(record.of(made), F.array().cast(HEADERS_TYPE)).cast(HEADERS_TYPE)
     return {"topic": topic, "key": key, "value": F.when(~gone, _value(df, pipeline)), "headers": headers}
 
 
@@ -201,17 +203,21 @@ def _value(df: DataFrame, pipeline: Pipeline) -> Column:
     if values.is_by_schema(pipeline.sink):
         return record.of(WRITTEN)
     names = record.names(df)
-    is_lone = names == ["value"] and isinstance(df.schema["value"].dataType, T.StringType | T.BinaryType)
+    is_lone = record.is_whole(df)
     format_ = pipeline.sink.options.get("value", "string" if is_lone else "json")
     match format_:
         case "json":
+            if is_lone and record.WHOLE in keys.meta_type(df).fieldNames():
+                # JSON knows no text but of lists and records: of a list of one, what is between the brackets.
+                text = F.to_json(F.array("value"))
+                return F.substr(text, F.lit(2), F.length(text) - 2).cast("binary")
             return F.to_json(F.struct(*map(record.field, names)), {"ignoreNullFields": "false"}).cast("binary")
         case _:
             if not is_lone:
                 raise pipeline.wrong(
                     ("sink",), f"values of {format_} take the one field value, and there is {', '.join(names)}"
                 )
-            return F.col("value").cast("binary")
+            return keys.as_bytes(F.col("value"), df.schema["value"].dataType)
 
 
 def _bytes(column: Column, type_: T.DataType) -> Column:

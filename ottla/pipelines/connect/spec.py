@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ottla.pipelines.connect import functions
+from ottla.pipelines.connect import functions, smt_check
 from ottla.pipelines.connect.errors import Problem, SpecError, listed, nearest
 from ottla.pipelines.connect.kinds import (
     BY_SCHEMA,
@@ -31,6 +31,7 @@ from ottla.pipelines.connect.kinds import (
     Option,
     Type,
 )
+from ottla.pipelines.connect.smt_kinds import CONDITION, GONE, PREDICATES, SMTS
 from ottla.pipelines.connect.yaml_file import Lines, read_yaml
 from ottla.pipelines.connect.yaml_file import Path as Place
 
@@ -41,9 +42,25 @@ UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 AVAILABLE_NOW = "available-now"
 GROWS_BY = ("incrementing", "timestamp")
 """Options of a source `jdbc` that make a stream of it; without them it ends, and the pipeline is done."""
-TOP = ("name", "source", "transforms", "sink", "errors", "dead-letter", "trigger", "checkpoint", "spark")
+TOP = ("name", "source", "transforms", "predicates", "sink", "errors", "dead-letter", "trigger", "checkpoint", "spark")
+ROUTERS = ("route", "RegexRouter", "TimestampRouter")
+"""Transforms that choose a topic."""
 
 Function = functions.Function
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Which records a transform of Kafka Connect is for: those that a predicate holds for, or those it does not."""
+
+    kind: str
+    options: Mapping[str, Any]
+    negate: bool
+
+    @property
+    def is_for_values_only(self) -> bool:
+        """Whether it leaves out tombstones and nothing else."""
+        return self.kind == "RecordIsTombstone" and self.negate
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +71,12 @@ class Part:
     options: Mapping[str, Any]
     function: Function | None = None
     """The function of a `python` or `dataframe` transform that was given as one."""
+    condition: Condition | None = None
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether it is a transform of Kafka Connect, by its name there."""
+        return smt_check.canonical(self.kind) is not None
 
     @property
     def is_growing(self) -> bool:
@@ -77,7 +100,7 @@ class DeadLetter:
 class Sql:
     """A text of the file that Spark parses."""
 
-    kind: Literal["schema", "type", "expression"]
+    kind: Literal["schema", "type", "expression", "pattern"]
     text: str
     place: Place
 
@@ -109,6 +132,7 @@ class Pipeline:
         source: Mapping[str, object],
         sink: Mapping[str, object],
         transforms: Sequence[Mapping[str, object] | Function] = (),
+        predicates: Mapping[str, object] | None = None,
         errors: str = "stop",
         dead_letter: Mapping[str, object] | None = None,
         trigger: str | None = None,
@@ -116,8 +140,9 @@ class Pipeline:
         spark: Mapping[str, object] | None = None,
     ) -> None:
         given = {
-            "name": name, "source": source, "sink": sink, "transforms": list(transforms), "errors": errors,
-            "dead-letter": dead_letter, "trigger": trigger, "checkpoint": checkpoint, "spark": spark,
+            "name": name, "source": source, "sink": sink, "transforms": list(transforms),
+            "predicates": predicates, "errors": errors, "dead-letter": dead_letter, "trigger": trigger,
+            "checkpoint": checkpoint, "spark": spark,
         }  # fmt: skip
         whole = {key: value for key, value in given.items() if value is not None}
         self._take(_Check(Lines(f"pipeline {name}")).pipeline(whole))
@@ -216,11 +241,16 @@ def _sql(part: Part, place: Place) -> Iterator[Sql]:
     if part.kind == "cast":
         for name, type_ in part.options["fields"].items():
             yield Sql("type", type_, (*place, "fields", name))
-    if "schema" in part.options:
-        yield Sql("schema", part.options["schema"], (*place, "schema"))
+    for name in ("schema", "key-schema"):
+        if name in part.options:
+            yield Sql("schema", part.options[name], (*place, name))
     for name in ("sql", "where"):
         if name in part.options:
             yield Sql("expression", part.options[name], (*place, name))
+    if part.kind == "RegexRouter":
+        yield Sql("pattern", part.options["regex"], (*place, "regex"))
+    if part.condition is not None and "pattern" in part.condition.options:
+        yield Sql("pattern", part.condition.options["pattern"], (*place, "predicate"))
 
 
 def load(file: str | Path) -> Pipeline:
@@ -294,6 +324,8 @@ class _Check:
         if not isinstance(values, Mapping):
             self._wrong((), "a pipeline file is a map that begins with `name:`, `source:` and `sink:`")
             raise SpecError(self._problems)
+        values, self._lines, problems = smt_check.unfolded(values, self._lines)
+        self._problems += problems
         for name in values:
             if name not in TOP:
                 self._wrong((name,), f"there is no {name} in a pipeline: {nearest(name, TOP)}")
@@ -303,7 +335,8 @@ class _Check:
                 ("name",), "a name is up to 100 letters, digits, '.', '_' and '-', and begins with a letter or digit"
             )
         source = self._part(values.get("source"), ("source",), "source", SOURCES)
-        transforms = self._transforms(values.get("transforms", []))
+        predicates = self._predicates(values.get("predicates", {}))
+        transforms = self._transforms(values.get("transforms", []), predicates)
         sink = self._part(values.get("sink"), ("sink",), "sink", SINKS)
         errors = self._text(values, "errors") or "stop"
         if errors not in ERRORS:
@@ -355,7 +388,59 @@ class _Check:
         given = {name: option for name, option in value.items() if name != "type"}
         return Part(kind, self._options(given, place, f"{role} {kind}", kinds[kind]))
 
-    def _transforms(self, value: object) -> list[Part]:
+    def _predicates(self, value: object) -> dict[str, tuple[str, dict[str, Any]]]:
+        if not isinstance(value, Mapping):
+            self._wrong(("predicates",), f"predicates is a map of names, and not {shown(value)}")
+            return {}
+        found = {}
+        for name, item in value.items():
+            place: Place = ("predicates", name)
+            if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
+                self._wrong(place, f"a predicate has a `type:`, which is one of {listed(PREDICATES)}")
+                continue
+            kind = smt_check.predicate_kind(item["type"])
+            if kind is None:
+                self._wrong(
+                    (*place, "type"), f"there is no predicate {item['type']}: {nearest(item['type'], PREDICATES)}"
+                )
+                continue
+            given = {option: told for option, told in item.items() if option != "type"}
+            found[str(name)] = kind, self._options(given, place, f"predicate {kind}", PREDICATES[kind])
+        return found
+
+    def _connect_transform(
+        self, kind: str, given: Mapping[str, object], place: Place, predicates: Mapping[str, tuple[str, dict[str, Any]]]
+    ) -> Part:
+        """A transform of Kafka Connect, which may be for some records only."""
+        kind_of_all = SMTS[kind.partition("$")[0]].kind
+        for gone, instead in GONE.items():
+            if kind.startswith("ReplaceField") and gone in given:
+                self._wrong(
+                    (*place, gone), f"transform {kind}: {gone} went with Kafka 4.0, and {instead} is its name now"
+                )
+                given = {name: value for name, value in given.items() if name != gone}
+        options: dict[str, Any] = {}
+        if not kind.startswith("SetSchemaMetadata"):
+            allowed = Kind(kind_of_all.doc, {**kind_of_all.options, **CONDITION})
+            before = len(self._problems)
+            options = self._options(given, place, f"transform {kind}", allowed)
+            if len(self._problems) > before:
+                return Part(kind, options)
+        name, negate = options.pop("predicate", None), options.pop("negate", False)
+        condition = None
+        if name is not None and name not in predicates:
+            there = nearest(name, predicates) if predicates else "there is no `predicates:` with it"
+            self._wrong((*place, "predicate"), f"transform {kind}: there is no predicate {name}: {there}")
+        elif name is not None:
+            condition = Condition(*predicates[name], negate)
+        elif "negate" in given:
+            self._wrong((*place, "negate"), f"transform {kind}: negate turns a predicate round, and there is none")
+        for option, message in smt_check.mistakes(kind, options, has_predicate=name is not None):
+            where = (*place, option) if option in given else place
+            self._wrong(where, f"transform {kind}: {f'{option}: ' if option else ''}{message}")
+        return Part(kind, options, condition=condition)
+
+    def _transforms(self, value: object, predicates: Mapping[str, tuple[str, dict[str, Any]]]) -> list[Part]:
         if not isinstance(value, list):
             self._wrong(("transforms",), f"transforms is a list, and not {shown(value)}")
             return []
@@ -366,8 +451,9 @@ class _Check:
                 found.append(_function_part(item))
             elif isinstance(item, Mapping) and len(item) == 1:
                 ((kind, options),) = item.items()
-                if kind not in TRANSFORMS:
-                    self._wrong(place, f"there is no transform {kind}: {nearest(str(kind), TRANSFORMS)}")
+                canonical = smt_check.canonical(str(kind))
+                if kind not in TRANSFORMS and canonical is None:
+                    self._wrong(place, smt_check.unknown(str(kind), list(TRANSFORMS)))
                     continue
                 at = (*place, kind)
                 options = {} if options is None else options
@@ -375,6 +461,9 @@ class _Check:
                     options = {"function": options}
                 if not isinstance(options, Mapping):
                     self._wrong(at, f"{kind} takes a map of its options, and not {shown(options)}")
+                    continue
+                if canonical is not None:
+                    found.append(self._connect_transform(canonical, options, at, predicates))
                     continue
                 found.append(Part(kind, self._options(options, at, f"transform {kind}", TRANSFORMS[kind])))
             else:
@@ -433,15 +522,53 @@ class _Check:
                     ("sink", "registry"),
                     "sink topic without a topic has no one subject in the registry: say it by `subject`",
                 )
-        routes = any(part.kind == "route" for part in transforms)
+        transforms = list(transforms)
+        self._keys(source, sink, transforms)
+        self._origins(source, transforms)
+        router = next((part.kind for part in transforms if part.kind in ROUTERS), None)
+        routes = router is not None
         if routes and sink.kind != "topic":
-            self._wrong(("transforms",), f"route chooses a topic, and the sink is {sink.kind}")
+            self._wrong(("transforms",), f"{router} chooses a topic, and the sink is {sink.kind}")
         if sink.kind == "topic" and "topic" not in sink.options and source.kind != "topic" and not routes:
             self._wrong(("sink",), "sink topic needs a topic, or a route: the records come from none")
         if routes and "topic" in sink.options:
             self._wrong(
-                ("sink", "topic"), "a sink with a topic leaves nothing to route: leave out the one or the other"
+                ("sink", "topic"), f"a sink with a topic leaves nothing to {router}: leave out the one or the other"
             )
+
+    def _keys(self, source: Part, sink: Part, transforms: Sequence[Part]) -> None:
+        """How keys are read, and who makes them."""
+        if source.kind == "topic" and ("key-schema" in source.options) != (source.options["key"] == "json"):
+            self._wrong(("source",), "source topic: keys of json need a key-schema, and no others take one")
+        maker = next(
+            (part.kind for part in transforms if part.kind == "ValueToKey" or part.kind.endswith("$Key")), None
+        )
+        if maker is not None and sink.kind == "topic" and "key" in sink.options:
+            self._wrong(("sink", "key"), f"a sink with a key leaves nothing to {maker}: leave out the one or the other")
+
+    def _origins(self, source: Part, transforms: Sequence[Part]) -> None:
+        """What only records of a topic have."""
+        if source.kind == "topic":
+            return
+        for index, part in enumerate(transforms):
+            place: Place = ("transforms", index)
+            has_topic = any(before.kind == "route" for before in transforms[:index])
+            if part.kind.startswith("InsertField"):
+                missing = [
+                    name for name in ("partition.field", "offset.field", "timestamp.field") if name in part.options
+                ]
+                if "topic.field" in part.options and not has_topic:
+                    missing.insert(0, "topic.field")
+                if missing:
+                    self._wrong(
+                        place, f"{part.kind}: {missing[0]} is for records of a topic, and the source is {source.kind}"
+                    )
+            if part.kind == "TimestampRouter" or (part.kind == "RegexRouter" and not has_topic):
+                what = "time" if part.kind == "TimestampRouter" else "topic"
+                self._wrong(
+                    place, f"{part.kind} goes by the {what} of a topic's record, and the source is {source.kind}: "
+                    "`route` chooses a topic by a field"
+                )  # fmt: skip
 
     def _value_schema(self, part: Part, role: str) -> None:
         """What the options of a topic's values say together."""
@@ -557,12 +684,38 @@ def _taken(value: object, type_: Type) -> Any:
             if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
                 return tuple(value)
             return None
+        case Type.LIST:
+            if isinstance(value, str):
+                return tuple(item.strip() for item in value.split(",") if item.strip()) or None
+            return _taken(value, Type.NAMES)
+        case Type.PAIRS:
+            return _pairs(value)
+        case Type.SWITCH:
+            return (
+                {"true": True, "false": False}.get(value.strip().lower())
+                if isinstance(value, str)
+                else _taken(value, Type.FLAG)
+            )
         case Type.MAP:
             if isinstance(value, Mapping) and all(
                 isinstance(item, str | int | float | bool) for item in value.values()
             ):
                 return {name: _as_text(item) for name, item in value.items()}
             return None
+
+
+def _pairs(value: object) -> dict[str, str] | None:
+    """`a:b,c:d` as a map; a lone text has the name of nothing. None for what is neither."""
+    if isinstance(value, Mapping):
+        return dict(value) if value and all(isinstance(item, str) for item in value.values()) else None
+    items = _taken(value, Type.LIST)
+    found: dict[str, str] = {}
+    for item in items or ():
+        name, colon, other = item.partition(":")
+        if ":" in other or (colon and not (name.strip() and other.strip())):
+            return None
+        found |= {name.strip(): other.strip()} if colon else {smt_check.WHOLE: name.strip()}
+    return found or None
 
 
 def _as_text(value: object) -> str:

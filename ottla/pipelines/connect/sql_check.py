@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ottla.pipelines.connect.spec import Pipeline, Sql
 
 _SQLSTATE = re.compile(r" SQLSTATE: \w+")
+_PLAIN_PATTERN = re.compile(
+    r"(?:[A-Za-z0-9_-]|\\[.dwDW][*+?]?|[.][*+?]?|\((?:[A-Za-z0-9_|-]|\\[.dwDW][*+?]?|[.][*+?]?)+\)[*+?]?)+"
+)
+"""A regular expression that Java takes for sure: letters, dots, groups without groups."""
 JAVA_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
 """For a process that lives for seconds."""
 
@@ -31,7 +35,7 @@ def check(pipeline: Pipeline, on_start: Callable[[int], None]) -> None:
 
     Raises `MissingDependency` where it has to be asked and there is no Spark or no Java.
     """
-    unsure = [sql for sql in pipeline.sql() if not _is_plain(sql)]
+    unsure = [sql for sql in pipeline.sql() if not is_plain(sql)]
     if not unsure:
         return
     on_start(len(unsure))
@@ -42,12 +46,15 @@ def check(pipeline: Pipeline, on_start: Callable[[int], None]) -> None:
         raise SpecError([problem for sql, said in wrong for problem in pipeline.wrong(sql.place, said).problems])
 
 
-def _is_plain(sql: Sql) -> bool:
+def is_plain(sql: Sql) -> bool:
+    """Whether it is right for sure, without a question to Spark."""
     match sql.kind:
         case "schema":
             return is_plain_schema(sql.text)
         case "type":
             return is_plain_type(sql.text)
+        case "pattern":
+            return _PLAIN_PATTERN.fullmatch(sql.text) is not None
         case _:
             return False
 
@@ -57,6 +64,7 @@ class SparkParser:
 
     def __init__(self, jvm: Any) -> None:
         # An object of Scala is the one instance of a class with a dollar at the end.
+        self._jvm = jvm
         self._parser = getattr(getattr(jvm.org.apache.spark.sql.catalyst.parser, "CatalystSqlParser$"), "MODULE$")
 
     def complaint(self, sql: Sql) -> str | None:
@@ -66,6 +74,8 @@ class SparkParser:
                 return self._said(self._parser.parseExpression, sql.text)
             case "type":
                 return self._said(self._parser.parseDataType, sql.text)
+            case "pattern":
+                return self._said(self._jvm.java.util.regex.Pattern.compile, sql.text)
             case _:
                 said = self._said(self._parser.parseTableSchema, sql.text)
                 # Spark takes `a: int, b: string` for a schema too.

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ottla.pipelines.connect import functions, record
+from ottla.pipelines.connect import functions, record, smt
 from ottla.pipelines.connect.errors import SpecError, nearest
 from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.record import META, TRANSFORMATION
@@ -38,7 +38,7 @@ def apply(df: DataFrame, pipeline: Pipeline) -> DataFrame:
     for index, part in enumerate(pipeline.transforms):
         step = Step(df, part, pipeline, ("transforms", index, part.kind), called.get(index))
         try:
-            df = _BY_NAME[part.kind](step)
+            df = smt.apply(step) if part.is_connect else _BY_NAME[part.kind](step)
         except (PySparkException, PicklingError) as error:
             # Spark's own words for a type or an expression that is not one, at the line that has it.
             raise step.wrong(reason(str(error))) from error
