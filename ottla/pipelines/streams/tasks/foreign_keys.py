@@ -123,9 +123,10 @@ class Matching:
 
     @staticmethod
     def _answer(task: Task, left_key: str, told: list[Any], state: dict[str, Any]) -> None:
-        left, version, at, *since = told
+        left, version, at, *subscription = told
+        since = subscription[0] if subscription else 0  # as an earlier version kept it
         timestamp = max(at, state["at"])
-        answer = Output(RESULT, left_key, left, state["row"], timestamp, *since, version=version)
+        answer = Output(RESULT, left_key, left, state["row"], timestamp, since, version=version)
         task.emit(answer._replace(other_version=state["version"]))
 
 

@@ -52,7 +52,7 @@ def test_entries_are_a_sorted_dictionary_whatever_is_done_to_them(
 ) -> None:
     choice = random.Random(seed)
     monkeypatch.setattr(module, "PAGE", choice.choice([4, 8, 16]))
-    shelf, stored = Shelf(), {}
+    shelf, stored = Shelf(), dict[str, Any]()
     model: dict[Any, list[int]] = {}
     for number in range(60):
         entries = opened(shelf, stored, kind)
