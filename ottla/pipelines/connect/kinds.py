@@ -177,9 +177,24 @@ SINKS: dict[str, Kind] = {
     "text": Kind("Files of text; records have one text field.", {"path": _PATH}),
     "jdbc": Kind(
         "A table of a database; each micro-batch is one transaction there, and is written once.",
-        {
+        {  # the words are those of the JDBC sinks for Kafka Connect
             **_JDBC,
-            "table": Option(Type.TEXT, "The table, which exists.", required=True),
+            "table": Option(Type.TEXT, "The table.", required=True),
+            "insert-mode": Option(
+                Type.TEXT,
+                "Whether a row is new, takes the place of another of its key, or does only that.",
+                default="insert",
+                choices=("insert", "upsert", "update"),
+            ),
+            "pk-mode": Option(
+                Type.TEXT,
+                "Where the key is: in the record's key, its value, or its topic, partition and offset.",
+                default="none",
+                choices=("none", "record_key", "record_value", "kafka"),
+            ),
+            "pk-fields": Option(Type.NAMES, "The columns of the key [default: all fields of the record's key]."),
+            "delete-enabled": Option(Type.FLAG, "A record without a value removes the row of its key.", default=False),
+            "auto-create": Option(Type.FLAG, "Make the table if there is none.", default=False),
             "staging": Option(Type.TEXT, "The table that a micro-batch is gathered in [default: <table>_ottla]."),
         },
     ),

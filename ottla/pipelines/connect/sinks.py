@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ottla.pipelines.connect import keys, record, values
+from ottla.pipelines.connect import jdbc_rows, keys, record, values
 from ottla.pipelines.connect.jdbc import JdbcTable
 from ottla.pipelines.connect.packages import require_format
-from ottla.pipelines.connect.record import HEADERS_TYPE, META, WRITTEN
+from ottla.pipelines.connect.record import HEADERS_TYPE, WRITTEN
 from ottla.pipelines.connect.smt import HEADERS
 from ottla.pipelines.connect.spec import AVAILABLE_NOW, DeadLetter, Part, Pipeline
 from ottla.pipelines.sink.partitioning import already_placed, partition_column, to_partitions
@@ -75,6 +75,7 @@ def outcomes(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
     """What a pipeline writes: the records, and the dead letters unless they go with them."""
     if values.is_by_schema(pipeline.sink):
         df = values.write(df, pipeline)  # before good and bad are parted: a record that has no bytes is a bad one
+    df = jdbc_rows.checked(df, pipeline)
     if pipeline.sink.kind == "topic" and pipeline.has_shared_outcome:
         return [_good_and_bad(record.observed(df), pipeline)]
     if pipeline.errors == "dead-letter":
@@ -90,9 +91,11 @@ def outcomes(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
             rows = already_placed(rows.repartition("topic"))
         found = [Outcome("main", rows, "ottla", options)]
     else:
-        # A tombstone says that a key is gone, which a file cannot say.
-        kept = good.filter(~F.coalesce(record.of("is_tombstone"), F.lit(False)))
-        found = [_outcome(kept.drop(META), pipeline)]
+        # A tombstone says that a key is gone, which a file cannot say, nor a table that is only added to.
+        if not jdbc_rows.deletes(pipeline):
+            good = good.filter(~F.coalesce(record.of("is_tombstone"), F.lit(False)))
+        keys_of = jdbc_rows.key_names(good, pipeline) if jdbc_rows.has_key(pipeline) else []
+        found = [_outcome(jdbc_rows.rows(good, pipeline), pipeline, keys_of)]
     if bad is not None:
         assert pipeline.dead_letter is not None, "there are dead letters"
         options = _dead_letter_options(pipeline, pipeline.dead_letter)
@@ -135,7 +138,7 @@ def _partition_count(topic: str, options: dict[str, str]) -> int:
         return len(producer.partitions_for(topic))
 
 
-def _outcome(df: DataFrame, pipeline: Pipeline) -> Outcome:
+def _outcome(df: DataFrame, pipeline: Pipeline, keys_of: Sequence[str]) -> Outcome:
     sink = pipeline.sink
     options = sink.options
     by = options.get("partition-by", ())
@@ -144,7 +147,7 @@ def _outcome(df: DataFrame, pipeline: Pipeline) -> Outcome:
             raise pipeline.wrong(("sink", "partition-by"), f"there is no field {name}")
     match sink.kind:
         case "jdbc":
-            table = JdbcTable(sink)
+            table = JdbcTable(sink, keys_of)
             table.prepare(df)
             return Outcome("main", df, "", {}, each_batch=_EachBatch(table))
         case "csv":

@@ -53,7 +53,11 @@ def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> D
                 )
             case "jdbc":
                 table = jdbc_reader(spark, source).load()
-                return _with_meta(table if spool is None else _grown(spark, spool, table.schema), pipeline)
+                if spool is None:
+                    return _with_meta(table, pipeline)
+                # The spool's files are numbered, by which a sink knows the later of two rows of one key.
+                origin = record.meta(file=F.col("_metadata.file_path"), value=_kept(table.columns, pipeline))
+                return _grown(spark, spool, table.schema).withColumn(META, origin)
             case "delta":
                 require_format(spark, "delta")
                 return _with_meta(spark.readStream.format("delta").load(source.options["path"]), pipeline)

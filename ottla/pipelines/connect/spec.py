@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from ottla.pipelines.connect import functions, smt_check
 from ottla.pipelines.connect.errors import Problem, SpecError, listed, nearest
+from ottla.pipelines.connect.jdbc_dialects import DIALECTS, dialect_of
 from ottla.pipelines.connect.kinds import (
     BY_SCHEMA,
     DEAD_LETTER,
@@ -524,6 +525,8 @@ class _Check:
                 )
         transforms = list(transforms)
         self._keys(source, sink, transforms)
+        if sink.kind == "jdbc":
+            self._jdbc_sink(source, sink, transforms)
         self._origins(source, transforms)
         router = next((part.kind for part in transforms if part.kind in ROUTERS), None)
         routes = router is not None
@@ -545,6 +548,34 @@ class _Check:
         )
         if maker is not None and sink.kind == "topic" and "key" in sink.options:
             self._wrong(("sink", "key"), f"a sink with a key leaves nothing to {maker}: leave out the one or the other")
+
+    def _jdbc_sink(self, source: Part, sink: Part, transforms: Sequence[Part]) -> None:
+        """What the options of a sink `jdbc` say together."""
+        options = sink.options
+        mode, pk_mode, fields = options["insert-mode"], options["pk-mode"], options.get("pk-fields")
+
+        def wrong(option: str, message: str) -> None:
+            self._wrong(("sink", option), f"sink jdbc: {message}")
+
+        if pk_mode == "none":
+            if mode != "insert":
+                wrong("insert-mode", f"{mode} goes by a key: `pk-mode: record_key` or `record_value` says where it is")
+            if fields:
+                wrong("pk-fields", "pk-fields needs a `pk-mode`, which says where the fields are")
+        if pk_mode == "record_value" and not fields:
+            wrong("pk-mode", "record_value needs pk-fields, which of the fields are the key")
+        if pk_mode == "kafka":
+            if source.kind != "topic":
+                wrong("pk-mode", f"kafka is for records of a topic, and the source is {source.kind}")
+            if fields and len(fields) != 3:
+                wrong("pk-fields", "kafka has three columns of the key: for topic, partition and offset")
+        makes_keys = any(part.kind == "ValueToKey" for part in transforms)
+        if pk_mode == "record_key" and source.kind != "topic" and not makes_keys:
+            wrong("pk-mode", f"records of a source {source.kind} have no key: `record_value` goes by a field of theirs")
+        if options["delete-enabled"] and (pk_mode != "record_key" or mode == "insert"):
+            wrong("delete-enabled", "rows are deleted by `pk-mode: record_key`, in `insert-mode` upsert or update")
+        if options["auto-create"] and dialect_of(options["url"]).types is None:
+            wrong("auto-create", f"tables are made in {' and '.join(DIALECTS)}, and elsewhere by yourself")
 
     def _origins(self, source: Part, transforms: Sequence[Part]) -> None:
         """What only records of a topic have."""

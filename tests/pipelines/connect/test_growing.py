@@ -256,3 +256,34 @@ def test_what_is_wrong_with_a_growing_table_is_one_line(
     sql("DROP TABLE orders")
     with pytest.raises((PipelineFailed, SpecError), match=r"Table \"orders\" not found|Table \"ORDERS\" not found"):
         once(pipeline, spark, tmp_path)
+
+
+def test_of_two_looks_in_one_micro_batch_the_later_one_gives_the_row(
+    spark: SparkSession, database: dict[str, str], sql: Run, tmp_path: Path
+) -> None:
+    """Spark takes the larger file first, which is that of the second look."""
+    sql(
+        "CREATE TABLE orders (id BIGINT PRIMARY KEY, name VARCHAR(9), at TIMESTAMP)",
+        "CREATE TABLE copy (id BIGINT PRIMARY KEY, name VARCHAR(9), at TIMESTAMP)",
+        "INSERT INTO orders VALUES (1, 'old', '2026-01-01 00:00:00')",
+    )
+    pipeline = Pipeline(
+        "two-looks",
+        source={"type": "jdbc", "table": "orders", **database, "timestamp": "at"},
+        sink={
+            "type": "jdbc", "table": "copy", **database, "insert-mode": "upsert", "pk-mode": "record_value",
+            "pk-fields": "ID",
+        },
+    )  # fmt: skip
+    table = GrowingTable(spark, pipeline, Home(pipeline.name, tmp_path).spool)
+    assert table.poll() == 1
+    sql(
+        "UPDATE orders SET name = 'new', at = '2026-01-02 00:00:00' WHERE id = 1",
+        "INSERT INTO orders SELECT x, 'more' || x, '2026-01-02 00:00:00' FROM SYSTEM_RANGE(2, 500)",
+    )
+    assert table.poll() == 500
+    assert once(pipeline, spark, tmp_path).records == 501
+    sql(
+        "CREATE TABLE counts AS SELECT COUNT(*) AS n, MAX(CASE WHEN id = 1 THEN name END) AS name FROM copy",
+        "ALTER TABLE counts ADD CHECK (n = 500 AND name = 'new')",
+    )

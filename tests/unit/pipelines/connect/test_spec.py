@@ -396,3 +396,44 @@ def test_reading_a_file_loads_no_spark(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+JDBC: dict[str, object] = {
+    "type": "jdbc",
+    "url": "jdbc:postgresql://here/shop",
+    "driver": "org.postgresql.Driver",
+    "table": "t",
+}
+KEYLESS: dict[str, object] = {"type": "json", "path": "in", "schema": "id BIGINT"}
+KEYED: dict[str, object] = {"type": "topic", "topic": "t", "bootstrap.servers": "here:1", "schema": "id BIGINT"}
+WRONG_KEYS: list[tuple[dict[str, object], dict[str, object], str]] = [
+    (KEYED, {"insert-mode": "upsert"}, "upsert goes by a key: `pk-mode: record_key` or `record_value` says where"),
+    (KEYED, {"pk-fields": "id"}, "pk-fields needs a `pk-mode`, which says where the fields are"),
+    (KEYED, {"pk-mode": "record_value"}, "record_value needs pk-fields, which of the fields are the key"),
+    (KEYLESS, {"pk-mode": "kafka"}, "kafka is for records of a topic, and the source is json"),
+    (KEYED, {"pk-mode": "kafka", "pk-fields": ["a", "b"]}, "kafka has three columns of the key"),
+    (KEYLESS, {"pk-mode": "record_key"}, "records of a source json have no key: `record_value` goes by a field"),
+    (KEYED, {"pk-mode": "record_value", "pk-fields": "id", "insert-mode": "upsert", "delete-enabled": True},
+     "rows are deleted by `pk-mode: record_key`, in `insert-mode` upsert or update"),
+    (KEYED, {"pk-mode": "record_key", "delete-enabled": True}, "rows are deleted by `pk-mode: record_key`"),
+    (KEYED, {"url": "jdbc:h2:mem:a", "auto-create": True},
+     "tables are made in jdbc:postgresql: and jdbc:sqlite:, and elsewhere by yourself"),
+    (KEYED, {"pk-mode": "record_header"}, "pk-mode is one of none, record_key, record_value and kafka"),
+    (KEYED, {"insert.mode": "upsert"}, "has no option insert.mode: did you mean insert-mode?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "options", "said"), WRONG_KEYS, ids=[said for *_, said in WRONG_KEYS])
+def test_a_sink_jdbc_by_key_is_checked(source: dict[str, object], options: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        Pipeline("p", source=source, sink={**JDBC, **options})
+    (line,) = str(caught.value).splitlines()
+    assert said in line
+
+
+def test_a_key_may_be_made_on_the_way_to_a_sink_jdbc() -> None:
+    made = Pipeline(
+        "p", source=KEYLESS, transforms=[{"ValueToKey": {"fields": "id"}}],
+        sink={**JDBC, "insert-mode": "upsert", "pk-mode": "record_key"},
+    )  # fmt: skip
+    assert (made.sink.options["pk-mode"], made.sink.options["delete-enabled"]) == ("record_key", False)
