@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
-        StreamingQueryProgress,
     )
 
 Figures = dict[str, float]
@@ -51,15 +50,14 @@ class Seen(NamedTuple):
     sources: list[Figures]
 
 
-def offsets_behind_latest(progress: StreamingQueryProgress | Mapping[str, Any]) -> list[Figures]:
+def offsets_behind_latest(progress: Mapping[str, Any]) -> list[Figures]:
     """`minOffsetsBehindLatest`, `maxOffsetsBehindLatest` and `avgOffsetsBehindLatest` of each source, over its
     partitions, when the micro-batch was planned: `latestOffset` minus `endOffset`.
 
     Takes what `query.lastProgress` gives, or its JSON as a dictionary. The figures are those of that micro-batch: a
     query that has failed, or that is in a long one, says nothing newer.
     """
-    sources = progress["sources"] if isinstance(progress, Mapping) else progress.sources
-    return [_behind(_offsets(one["endOffset"]), _offsets(one["latestOffset"])) for one in sources]
+    return [_behind(_offsets(one["endOffset"]), _offsets(one["latestOffset"])) for one in progress["sources"]]
 
 
 def _offsets(told: object) -> Offsets:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import random
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -78,8 +78,9 @@ def scan(frame: DataFrame) -> tuple[int, int]:
     return leaf.inputRDD().getNumPartitions(), leaf.metrics().apply("numOutputRows").value()
 
 
-def _list(found: object) -> list[object]:
-    return [found.apply(index) for index in range(found.size())]  # type: ignore[attr-defined]  # Scala's
+def _list(found: Any) -> list[Any]:
+    """Of a list of Scala's."""
+    return [found.apply(index) for index in range(found.size())]
 
 
 def after(seconds: float) -> str:
