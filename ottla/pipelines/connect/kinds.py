@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from ottla.pipelines.source.offsets import BATCH_OFFSETS
+
 
 class Type(Enum):
     """What an option takes; the value is how an error names it."""
 
     TEXT = "text"
     NUMBER = "a whole number"
+    LIMIT = "a whole number, or none"
     FLAG = "true or false"
     NAMES = "a name or a list of names"
     MAP = "a map of names to text"
@@ -110,7 +113,11 @@ SOURCES: dict[str, Kind] = {
             "starting-offsets": Option(
                 Type.TEXT, "`earliest`, `latest`, or offsets as JSON; a checkpoint goes before it.", default="earliest"
             ),
-            "max-records-per-batch": Option(Type.NUMBER, "How many records a micro-batch takes at most."),
+            "max-records-per-batch": Option(
+                Type.LIMIT,
+                "How many records a micro-batch takes at most; `none`: all there are.",
+                default=BATCH_OFFSETS,
+            ),
             "group": Option(Type.TEXT, "Commit the offsets of each micro-batch to this group, so that its lag shows."),
         },
         one_of=("topic", "pattern"),

@@ -84,8 +84,7 @@ def _topic(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
         reader = reader.option("subscribe", ",".join(options["topic"]))
     else:
         reader = reader.option("subscribePattern", options["pattern"])
-    if "max-records-per-batch" in options:
-        reader = reader.option("maxOffsetsPerTrigger", options["max-records-per-batch"])
+    reader = reader.option("maxOffsetsPerTrigger", options["max-records-per-batch"])
     if "group" in options:
         reader = reader.option("commitGroup", options["group"])
     origin = record.meta(

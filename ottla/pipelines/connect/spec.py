@@ -35,6 +35,7 @@ from ottla.pipelines.connect.kinds import (
 from ottla.pipelines.connect.smt_kinds import CONDITION, GONE, PREDICATES, SMTS
 from ottla.pipelines.connect.yaml_file import Lines, read_yaml
 from ottla.pipelines.connect.yaml_file import Path as Place
+from ottla.pipelines.source.offsets import NO_LIMIT
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A name is also that of a directory, and part of a transactional id."""
@@ -705,6 +706,8 @@ def _taken(value: object, type_: Type) -> Any:
             return value if isinstance(value, str) else None
         case Type.NUMBER:
             return value if is_number and isinstance(value, int) and value > 0 else None
+        case Type.LIMIT:
+            return value if value == NO_LIMIT else _taken(value, Type.NUMBER)
         case Type.FLAG:
             return value if isinstance(value, bool) else None
         case Type.SCALAR:

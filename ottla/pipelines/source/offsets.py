@@ -19,6 +19,13 @@ from ottla.types import TopicPartition, Uuid
 
 LATEST = -1
 EARLIEST = -2
+BATCH_OFFSETS = 2_000_000
+BATCH_OFFSETS_OF_A_PARTITION = 500_000
+"""How much a micro-batch takes where a query of Ottla's own (a topology, a pipeline in a file) is given no limit: the
+first, or, where it is more, the second for each partition. So a first start on a long topic goes in steps, each of them
+committed, and each long against what Spark spends on a micro-batch, a few tenths of a second."""
+NO_LIMIT = "none"
+"""What an option says for which there would be a limit otherwise."""
 INT64_MAX = 2**63 - 1
 ID_MARK = "@"
 """Between the name of a topic and its id. No topic's name has it, so that no entry with it is a topic's offsets."""
@@ -124,6 +131,11 @@ def limited(limit: int, start: Mapping[TopicPartition, int], end: Mapping[TopicP
         share = limit * (size / total)
         chosen[one] = min(until, start[one] + (math.ceil(share) if share < 1 else math.floor(share)))
     return chosen
+
+
+def batch_limit(partitions: int) -> int:
+    """How many offsets a micro-batch of so many partitions takes where nobody has said how many."""
+    return max(BATCH_OFFSETS, partitions * BATCH_OFFSETS_OF_A_PARTITION)
 
 
 def count(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:

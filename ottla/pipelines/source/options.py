@@ -17,7 +17,7 @@ from ottla.client.config import ConsumerConfig, read_settings
 from ottla.errors import InvalidConfig
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.option_names import check_source
-from ottla.pipelines.source.offsets import EARLIEST, LATEST, Offsets, parse
+from ottla.pipelines.source.offsets import EARLIEST, LATEST, NO_LIMIT, Offsets, parse
 from ottla.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ FETCH_OFFSET_INTERVAL_MS = 1000
 POLL_TIMEOUT_MS = 120_000
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 PREFIX = "kafka."
+LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger")
+"""The options that say how much a micro-batch takes."""
 
 _CHOICES = ("subscribe", "subscribepattern", "assign")
 _NOT_SUPPORTED = {
@@ -140,7 +142,7 @@ class SourceOptions:
         strategy = given.text("startingOffsetsByTimestampStrategy", "error").lower()
         if strategy not in ("error", "latest"):
             raise BadOption(f"startingOffsetsByTimestampStrategy is 'error' or 'latest', and not '{strategy}'")
-        least, most = given.number("minOffsetsPerTrigger"), given.number("maxOffsetsPerTrigger")
+        least, most = given.number("minOffsetsPerTrigger"), given.limit("maxOffsetsPerTrigger")
         if least is not None and most is not None and least > most:
             raise BadOption(f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})")
         return cls(
@@ -211,6 +213,10 @@ class _Given:
             return int(text)
         except ValueError:
             raise BadOption(f"{name} is a whole number, and not '{text}'") from None
+
+    def limit(self, name: str) -> int | None:
+        """None also for the word `none`, which takes away what would be the limit otherwise."""
+        return None if self.text(name, "").lower() == NO_LIMIT else self.number(name)
 
     def positive(self, name: str) -> int | None:
         found = self.number(name)
@@ -306,7 +312,7 @@ def _check_batch(given: _Given, start: Place, end: Place) -> None:
             last = end.by_partition[one]
             if first > last and first >= 0 and last >= 0:
                 raise BadOption(f"The start {first} of {one} is greater than its end {last}")
-    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay"):
+    for name in (*LIMITS, "maxTriggerDelay"):
         if name in given:
             log.warning("%s is ignored in batch queries", name)
 

@@ -11,6 +11,8 @@ from ottla.client import Admin, NewTopic
 from ottla.client.config import FIRST_CONTACT
 from ottla.errors import TopicAlreadyExists
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.source.offsets import batch_limit
+from ottla.pipelines.source.options import LIMITS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -43,9 +45,11 @@ class ClusterTopics:
         self.partitions: dict[str, int] = {}
 
     def read_stream(self, topics: Sequence[str], columns: Sequence[str]) -> DataFrame:
-        """Records as they come."""
+        """Records as they come, in micro-batches that have a limit: the one of `source`, or `batch_limit`."""
         reader = self._spark.readStream.format("ottla").options(**self._kafka, **self._source)
         reader = reader.option("includeHeaders", "headers" in columns)
+        if not {name.lower() for name in self._source} & {name.lower() for name in LIMITS}:
+            reader = reader.option(LIMITS[0], batch_limit(sum(self.partitions[topic] for topic in topics)))
         return reader.option("subscribe", ",".join(topics)).option("columns", ",".join(columns)).load()
 
     def read_all(self, topic: str) -> DataFrame:

@@ -70,8 +70,9 @@ def start(
     moved: as many as the largest topic has partitions, unless told. What was consumed is deleted from the topics
     between queries every `purge_interval`, with `available_now` at the end, and never when that is None: then a
     snapshot can be gone back to behind what was written since. `kafka` are settings of clients (security), `source` and
-    `sink` options of `format("ottla")`, `config` what is done with records that cannot be read or written (`handlers`).
-    `accept` names steps that go on with the state they have although they have changed (`evolution`).
+    `sink` options of `format("ottla")`: a micro-batch has a limit unless `maxOffsetsPerTrigger` is `none` in `source`.
+    `config` says what is done with records that cannot be read or written (`handlers`). `accept` names steps that go on
+    with the state they have although they have changed (`evolution`).
     """
     purge_ms = None if purge_interval is None else milliseconds(purge_interval, "purge_interval", at_least=1)
     queries = plan(topology)

@@ -53,6 +53,7 @@ def test_a_file_is_read_with_its_defaults(tmp_path: Path) -> None:
     assert pipeline.source.kind == "topic"
     assert pipeline.source.options["topic"] == ("orders",)
     assert pipeline.source.options["starting-offsets"] == "earliest"
+    assert pipeline.source.options["max-records-per-batch"] == 2_000_000
     assert pipeline.source.passed("kafka.") == {"kafka.security.protocol": "SSL"}
     assert [(part.kind, dict(part.options)) for part in pipeline.transforms] == [
         ("mask", {"fields": ("card",)}),
@@ -61,6 +62,19 @@ def test_a_file_is_read_with_its_defaults(tmp_path: Path) -> None:
     assert pipeline.dead_letter == DeadLetter("orders-dead", "localhost:9092")
     assert not pipeline.has_shared_outcome
     assert pipeline.directory == str(tmp_path)
+
+
+def test_a_limit_is_a_number_or_none(tmp_path: Path) -> None:
+    def limited(text: str) -> object:
+        path = written(
+            tmp_path, RIGHT.replace("  topic: orders\n", f"  topic: orders\n  max-records-per-batch: {text}\n")
+        )
+        return load(path).source.options["max-records-per-batch"]
+
+    assert (limited("none"), limited("5")) == ("none", 5)
+    for wrong in ("0", "some", "true"):
+        with pytest.raises(SpecError, match="takes a whole number, or none, and not"):
+            limited(wrong)
 
 
 def test_dead_letters_share_the_transaction_of_a_sink_topic_of_the_same_brokers(tmp_path: Path) -> None:

@@ -61,6 +61,12 @@ def test_a_delay_is_written_as_spark_writes_times(text: str, milliseconds: int) 
     assert stream(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
 
 
+def test_a_micro_batch_has_no_limit_unless_one_is_set() -> None:
+    assert stream().max_offsets_per_trigger is None
+    assert stream(maxOffsetsPerTrigger="none").max_offsets_per_trigger is None
+    assert stream(maxOffsetsPerTrigger="7").max_offsets_per_trigger == 7
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
