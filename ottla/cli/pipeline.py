@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli import pipeline_plan, pipeline_reset
 from ottla.cli.tool import Refused, Tool, output_option, print_json
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class Tools(click.Group):
 @click.group(name="pipeline", cls=Tools)
 def command() -> None:
     """Move records between topics, files, databases and clusters, by a file that says how."""
+
+
+command.command(name="plan")(pipeline_plan.plan)
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -204,6 +208,22 @@ def stop(name: str, timeout: int) -> None:
             raise Refused(f"{name} did not stop within {timeout} seconds; it has been asked to")
         time.sleep(LOOK_S)
     click.echo(f"{name} has stopped.")
+
+
+@command.command()
+@click.argument("name", shell_complete=complete_names)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(name: str, yes: bool) -> None:
+    """Take the pipeline NAME back to its beginning: its checkpoint, and what its sink remembers."""
+    pipeline_reset.reset(_home(name), yes=yes)
+
+
+@command.command()
+@click.argument("name", shell_complete=complete_names)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(name: str, yes: bool) -> None:
+    """Reset the pipeline NAME, and forget it."""
+    pipeline_reset.delete(_home(name), yes=yes)
 
 
 def _home(name: str) -> Home:

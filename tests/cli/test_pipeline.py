@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from ottla.cli.main import main
+from ottla.client import Admin
 from ottla.pipelines.connect.state import Home, State
 from ottla.pipelines.errors import MissingDependency
 from ottla.pipelines.java import find_java
+from ottla.testing import Cluster
+from ottla.types import TopicPartition
 from tests.cli.test_first_answers import answer
 
 YAML = """\
@@ -228,3 +232,180 @@ def test_names_of_pipelines_are_completed(data_home: Path) -> None:
     )
     assert shown == "plain,orders\n"
     assert not HEAVY & loaded
+
+
+# plan
+
+
+SHOP = """\
+from ottla.pipelines.streams import StreamsBuilder, aggregates
+
+def shop(front="true", value="value"):
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", value="long").filter(front)
+    orders.group_by_key().aggregate(aggregates.sum(value), name="sums").to_stream().to("totals")
+    builder.stream("lines").group_by_key().count(name="lines-count").to_stream().to("counts")
+    return builder.build("shop")
+
+before = shop()
+filtered = shop("value > 0")
+changed = shop(value="value * 10")
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> tuple[str, str]:
+    """A file with versions of a topology, and a checkpoint that the first of them was started on."""
+    from ottla.pipelines.streams.evolution import notes
+    from ottla.pipelines.streams.locator import find_topology
+    from ottla.pipelines.streams.notes import write_local
+    from ottla.pipelines.streams.planning import NOTES, plan
+
+    file, checkpoint = tmp_path / "shop.py", tmp_path / "checkpoint"
+    file.write_text(SHOP)
+    (checkpoint / NOTES).mkdir(parents=True)
+    made = find_topology(f"{file}:before")
+    write_local(checkpoint, {"application": "shop", "tasks": 1, "partitions": {}, "steps": notes(made, plan(made))})
+    return str(file), str(checkpoint)
+
+
+def test_a_plan_shows_what_keeps_its_state_and_what_needs_a_reset(shop: tuple[str, str]) -> None:
+    file, checkpoint = shop
+    done = ottla("plan", f"{file}:filtered", "--checkpoint", checkpoint)
+    assert (done.exit_code, done.output.splitlines()) == (
+        0,
+        [
+            f"shop on {checkpoint}: 2 kept",
+            "=  sums         kept  keeps its state",
+            "=  lines-count  kept  keeps its state",
+            "A start goes on with the state there is.",
+        ],
+    )
+    done = ottla("plan", f"{file}:changed", "--checkpoint", checkpoint, "--bootstrap-server", "b:9092")
+    command = (
+        "ottla streams-application-reset --application-id shop --bootstrap-server b:9092 --checkpoint "
+        f"{checkpoint} --steps sums"
+    )
+    assert (done.exit_code, done.output.splitlines()) == (
+        1,
+        [
+            f"shop on {checkpoint}: 1 kept, 1 changed",
+            "~  sums         changed  needs a reset    aggregates: sum(value) -> sum(value * 10)",
+            "=  lines-count  kept     keeps its state",
+            "A start would be refused. To reset sums, stop the topology and run:",
+            command,
+        ],
+    )
+    done = ottla("plan", f"{file}:changed", "--checkpoint", checkpoint, "--output", "json")
+    told = json.loads(done.output)
+    assert (done.exit_code, told["accepted"], told["reset"]["steps"]) == (1, False, ["sums"])
+    assert told["steps"][0]["differences"] == [{"what": "aggregates", "was": "sum(value)", "now": "sum(value * 10)"}]
+    assert ottla("plan", f"{file}:changed", "--checkpoint", checkpoint, "--accept", "sums").exit_code == 0
+
+
+def test_a_plan_on_no_checkpoint_shows_what_is_made(shop: tuple[str, str], tmp_path: Path) -> None:
+    file, _ = shop
+    done = ottla("plan", f"{file}:shop", "--checkpoint", str(tmp_path / "new"))
+    assert (done.exit_code, done.output.splitlines()[1]) == (0, "+  sums         added  begins anew")
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("nowhere.py", "there is no file nowhere.py"),
+        ("{file}", "{file} has before, filtered, changed: name the topology, or a function that returns it, as "
+         "{file}:NAME"),
+        ("{file}:other", "{file} has no other: name what it has as {file}:NAME"),
+        ("{file}:SHOP", "{file} has no SHOP: name what it has as {file}:NAME"),
+        ("{file}:aggregates", "{file}:aggregates is no topology: it is what StreamsBuilder.build() returns"),
+        ("no.such.module:topology", "no.such.module cannot be imported: ModuleNotFoundError: No module named 'no'"),
+    ],
+)  # fmt: skip
+def test_what_is_no_topology_is_told_in_a_line(shop: tuple[str, str], place: str, told: str) -> None:
+    file, checkpoint = shop
+    done = ottla("plan", place.format(file=file), "--checkpoint", checkpoint)
+    assert (done.exit_code, done.output) == (1, told.format(file=file) + "\n")
+
+
+def test_a_plan_asks_neither_spark_nor_a_broker(shop: tuple[str, str]) -> None:
+    file, checkpoint = shop
+    code, shown, _, loaded = answer("pipeline", "plan", f"{file}:filtered", "--checkpoint", checkpoint)
+    assert (code, shown.count("\n")) == (0, 4)
+    assert loaded & HEAVY == set()
+
+
+# reset and delete
+
+
+TOPIC_YAML = """\
+name: orders
+source: {{type: json, path: in, schema: id BIGINT}}
+sink: {{type: topic, topic: orders, bootstrap.servers: "{servers}"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Cluster]:
+    with Cluster() as running:
+        running.create_topic("orders")
+        yield running
+
+
+def ran(tmp_path: Path, broker: Cluster) -> tuple[Home, str]:
+    """A pipeline that has written a batch into a topic; and the group in which its sink remembers that."""
+    file = tmp_path / "orders.yaml"
+    file.write_text(TOPIC_YAML.format(servers=broker.bootstrap_servers))
+    home = Home("orders")
+    said(home, status="stopped", file=str(file))
+    (home.checkpoint / "main").mkdir(parents=True)
+    (home.checkpoint / "main" / "metadata").write_text('{"id": "0815"}')
+    with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+        admin.alter_consumer_group_offsets("ottla-0815", {TopicPartition("orders", 0): 1}).all()
+    return home, "ottla-0815"
+
+
+def groups(broker: Cluster) -> list[str]:
+    with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+        return [one.group_id for one in admin.list_groups()]
+
+
+def test_a_pipeline_is_reset_once_its_name_was_typed(tmp_path: Path, broker: Cluster) -> None:
+    home, group = ran(tmp_path, broker)
+    refused = CliRunner().invoke(main, ["pipeline", "reset", "orders"], input="order\n")
+    assert refused.exit_code == 1
+    assert refused.output.splitlines()[-1].endswith("orders stays as it is: order is not its name")
+    assert (home.checkpoint / "main").exists()
+    assert group in groups(broker)
+    done = CliRunner().invoke(main, ["pipeline", "reset", "orders"], input="orders\n")
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[:3] == [
+        "To reset orders removes",
+        f"  the checkpoint {home.checkpoint / 'main'}",
+        f"  the group {group} on {broker.bootstrap_servers}: what the sink has written",
+    ]
+    assert not (home.checkpoint / "main").exists()
+    assert group not in groups(broker)
+    assert ottla("status", "orders").exit_code == 0, "it is still known"
+
+
+def test_a_pipeline_is_deleted_and_not_while_it_runs(tmp_path: Path, broker: Cluster) -> None:
+    home, group = ran(tmp_path, broker)
+    with home.running():
+        done = ottla("delete", "orders", "--yes")
+        assert (done.exit_code, done.output) == (
+            1, "the pipeline orders runs: `ottla pipeline stop orders` ends it\n",
+        )  # fmt: skip
+    done = ottla("delete", "orders", "--yes")
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "orders was deleted.")
+    assert not home.path.exists()
+    assert group not in groups(broker)
+    assert ottla("status", "orders").exit_code == 1
+
+
+def test_without_its_file_a_pipeline_is_not_reset(tmp_path: Path, broker: Cluster) -> None:
+    home, _ = ran(tmp_path, broker)
+    (tmp_path / "orders.yaml").unlink()
+    done = ottla("reset", "orders", "--yes")
+    assert done.exit_code == 1
+    assert "is not there any more, and it says where the checkpoint and the sink are" in done.output
+    assert home.checkpoint.exists()
