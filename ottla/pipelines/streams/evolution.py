@@ -24,6 +24,8 @@ VERSION = 2
 """Of the notes. The first had no number, and a line of `signature` for each step."""
 Entry = dict[str, Any] | str
 """What is noted of a step; by the first version, a line."""
+TYPE = " type"
+"""How the lines end that only Spark knows."""
 NEVER = ("step", READS)
 """What cannot be gone on with by anybody's word: the state is of another kind, or the offsets are of other topics."""
 _OLD_STORE = re.compile(r"Aggregate\((.+?), (?:None|\w+Windows\()")
@@ -68,12 +70,15 @@ class Evolution:
     steps: tuple[Step, ...]
     reset: tuple[str, ...]
     unjudged: str = ""
+    is_reset_whole: bool = False
+    """Whether only all of it can be reset: an old checkpoint does not say which steps read each other."""
 
     def command(self, checkpoint: str, bootstrap: str = "") -> str:
         """The command that resets what needs it."""
         words = ["ottla", "streams-application-reset", "--application-id", self.application]
         words += ["--bootstrap-server", bootstrap] if bootstrap else []
-        return shlex.join([*words, "--checkpoint", checkpoint, "--steps", ",".join(self.reset)])
+        words += ["--checkpoint", checkpoint]
+        return shlex.join(words if self.is_reset_whole else [*words, "--steps", ",".join(self.reset)])
 
     def check(self, checkpoint: str) -> None:
         """Refuses a start that would misread or lose state: in short, and with the command that says it in full."""
@@ -91,14 +96,16 @@ class Evolution:
             )
 
 
-def notes(topology: Topology, queries: list[Query]) -> dict[str, Any]:
-    """What a checkpoint keeps of its steps, by their places."""
+def notes(
+    topology: Topology, queries: list[Query], types: Mapping[str, Mapping[str, str]] | None = None
+) -> dict[str, Any]:
+    """What a checkpoint keeps of its steps, by their places; `types` are lines that only Spark knows."""
     return {
         query.name: {
             "name": query.identity,
             "number": query.root.number if query.root.is_numbered else "",
             "state": has_state(query),
-            "shape": shape(topology, query),
+            "shape": {**shape(topology, query), **(types or {}).get(query.name, {})},
             "source": isinstance(query.work, Source),
             "path": path(query),
             "topics": list(own_topics(topology, [query])),
@@ -128,14 +135,11 @@ def trace(known: Mapping[str, Any], topology: Topology) -> dict[str, str]:
     entries: Mapping[str, Entry] = known["steps"]
     by_name = {step_name(place, entry): place for place, entry in entries.items()}
     numbers = {place for place, entry in entries.items() if _is_numbered(place, entry)}
-    sources = _places_of_sources(entries)
     places: dict[str, str] = {}
     for node in topology.nodes.values():
         found = by_name.get(node.identity)
         if isinstance(node.work, Source) and (found is None or node.is_numbered):
-            mine = sources.get("+".join(node.work.topics), [])
-            if found not in mine and not isinstance(entries.get(found or ""), str):
-                found = mine[0] if len(mine) == 1 else None
+            found = _place_of_source(node.work, found, entries, places.values())
         elif found is None and node.number in numbers and not node.has_named_store:
             found = by_name.get(node.number)  # it had no name before
         if found is not None and found not in places.values():
@@ -149,27 +153,33 @@ def trace(known: Mapping[str, Any], topology: Topology) -> dict[str, str]:
 
 
 def compare(
-    known: Mapping[str, Any], topology: Topology, queries: list[Query], *, accept: Collection[str] = ()
+    known: Mapping[str, Any],
+    topology: Topology,
+    queries: list[Query],
+    *,
+    accept: Collection[str] = (),
+    steps: dict[str, Any] | None = None,
 ) -> Evolution:
     """What became of each step. `topology` and its queries have the places that `trace` found.
 
-    The steps in `accept` go on with the state they have, whatever else of them has changed.
+    The steps in `accept` go on with the state they have, whatever else of them has changed. `steps` are the new `notes`
+    with types, where they are known.
     """
     entries: Mapping[str, Entry] = known["steps"]
-    new = notes(topology, queries)
-    steps, unjudged = [], []
+    new = notes(topology, queries) if steps is None else steps
+    found, unjudged = [], []
     for query in queries:
         entry = entries.get(query.name)
         if entry is None:
-            steps.append(Step(query.identity, query.name, Fate.ADDED, has_state(query)))
+            found.append(Step(query.identity, query.name, Fate.ADDED, has_state(query)))
             continue
         if isinstance(entry, str) and has_state(query):
             unjudged.append(query.identity)
         changes = _changes(entry, new[query.name], query)
         needs = any(query.identity not in accept or change.what in NEVER for change in changes)
         fate = Fate.CHANGED if changes else Fate.KEPT
-        steps.append(Step(query.identity, query.name, fate, has_state(query), needs, changes, _note(changes)))
-    steps += [_removed(place, entry, accept) for place, entry in entries.items() if place not in new]
+        found.append(Step(query.identity, query.name, fate, has_state(query), needs, changes, _note(changes)))
+    found += [_removed(place, entry, accept) for place, entry in entries.items() if place not in new]
     told = ""
     unread = [new[query.name]["name"] for query in queries if UNKNOWN in new[query.name]["shape"].values()]
     if unjudged:
@@ -181,7 +191,9 @@ def compare(
         told = (
             f"the source of functions of {', '.join(unread)} cannot be read: whether they have changed cannot be judged"
         )
-    return Evolution(topology.application, tuple(steps), _together(steps, entries, new), told)
+    reset = _together(found, entries, new)
+    is_whole = bool(reset) and any(isinstance(entry, str) for entry in entries.values())
+    return Evolution(topology.application, tuple(found), tuple(entries) if is_whole else reset, told, is_whole)
 
 
 def merged(known: Mapping[str, Any], new: Mapping[str, Any], accept: Collection[str]) -> dict[str, Entry]:
@@ -211,6 +223,10 @@ def _differences(was: Shape, now: Shape) -> list[Change]:
         before, after = was.get(what, ""), now.get(what, "")
         if what.startswith(STORE) and not (before and after):
             continue  # a processor's store may come or go
+        if what.endswith(TYPE) and not (before and after):
+            continue  # nobody has asked Spark
+        if what == READS and _only_adds_topics(before, after):
+            continue
         if UNKNOWN not in (before, after) and not same(before, after):
             found.append(Change(what, before, after))
     return found
@@ -251,13 +267,34 @@ def together(places: Collection[str], entries: Mapping[str, Entry]) -> tuple[str
         wanted |= more
 
 
-def _places_of_sources(entries: Mapping[str, Entry]) -> dict[str, list[str]]:
-    """The checkpoints of sources without a name: they hold offsets of topics, whatever number the step has."""
-    found: dict[str, list[str]] = {}
-    for place, entry in entries.items():
-        if isinstance(entry, dict) and entry["source"] and entry["number"]:
-            found.setdefault(entry["shape"][READS], []).append(place)
-    return found
+def _place_of_source(
+    source: Source, numbered: str | None, entries: Mapping[str, Entry], used: Collection[str]
+) -> str | None:
+    """Where the offsets of a source's topics are, whatever number it has: of these very topics, or of some of them.
+
+    Of several sources of the same topics the first one keeps the first place.
+    """
+    if isinstance(entries.get(numbered or ""), str):
+        return numbered  # an old line does not say which topics they were
+    known = {
+        place: set(_topics(entry["shape"][READS]))
+        for place, entry in entries.items()
+        if isinstance(entry, dict) and entry["source"] and entry["number"] and place not in used
+    }
+    mine = [place for place, topics in known.items() if topics == set(source.topics)]
+    if mine:
+        return numbered if numbered in mine else mine[0]
+    return numbered if known.get(numbered or "", set()) & set(source.topics) else None
+
+
+def _topics(reads: str) -> list[str]:
+    return re.split(r" \| |, |\+", reads)
+
+
+def _only_adds_topics(was: str, now: str) -> bool:
+    """Whether the sources are as they were but for more topics: those are read from their beginning."""
+    pairs = [[set(one.split("+")) for one in re.split(r" \| |, ", text)] for text in (was, now)]
+    return len(pairs[0]) == len(pairs[1]) and all(before <= after for before, after in zip(*pairs, strict=True))
 
 
 def step_name(place: str, entry: Entry) -> str:

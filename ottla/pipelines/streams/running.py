@@ -92,21 +92,26 @@ def start(
         "partitions": counts,
         "state": state_format.facts(),
     }
-    if known is None:
-        notes.write(spark, checkpoint, {**facts, "steps": evolution.notes(topology, queries)})
-    else:
+    if known is not None:
         check(known, facts)
         topology = topology.at(evolution.trace(known, topology))
         queries = plan(topology)
-        _check_steps(known, topology, queries, checkpoint, accept)
-        steps = evolution.merged(known, evolution.notes(topology, queries), accept)
-        now = {**known, "partitions": {**known["partitions"], **counts}, "steps": steps}
-        if now != known:
-            notes.write(spark, checkpoint, now)
+        found = evolution.compare(known, topology, queries, accept=accept)
+        if found.unjudged:
+            log.warning("[Application %s] %s", topology.application, found.unjudged)
+        found.check(checkpoint)
         _tell_of_other_scales(topology, spark, checkpoint, queries)
     cluster.ensure_topics({topic: n or wanted for topic, n in own_topics(topology, queries).items()})
     compiler = Compiler(topology, cluster, wanted, handling, state_format)
     compiled = [compiler.compile(query) for query in queries]
+    steps = evolution.notes(topology, queries, _types(compiled, compiler.shapes))
+    now: dict[str, Any] = {**facts, "steps": steps}
+    if known is not None:
+        evolution.compare(known, topology, queries, accept=accept, steps=steps).check(checkpoint)
+        partitions = {**known["partitions"], **counts}
+        now = {**known, "partitions": partitions, "steps": evolution.merged(known, steps, accept)}
+    if now != known:
+        notes.write(spark, checkpoint, now)
     specs = _changelogs(topology, compiled, compiler.shapes, cluster, wanted)
     dropped = Dropped(spark, topology.application)
     running = Running(topology, bootstrap, dict(kafka or {}), specs, dropped)
@@ -131,14 +136,16 @@ def start(
     return running
 
 
-def _check_steps(
-    known: Mapping[str, Any], topology: Topology, queries: list[Query], checkpoint: str, accept: Collection[str]
-) -> None:
-    """Refuses a topology that the checkpoint's state is not of."""
-    found = evolution.compare(known, topology, queries, accept=accept)
-    if found.unjudged:
-        log.warning("[Application %s] %s", topology.application, found.unjudged)
-    found.check(checkpoint)
+def _types(compiled: Sequence[Compiled], shapes: Mapping[str, Shape]) -> dict[str, dict[str, str]]:
+    """The types of what has state, which only Spark knows: of its keys, and of what an aggregate gathers."""
+    found = {}
+    for one in compiled:
+        if has_state(one.query) and not isinstance(one.query.work, Custom):
+            shape = shapes[one.query.root.name]
+            found[one.query.name] = {"key type": shape.key.simpleString()}
+            if isinstance(one.query.work, Aggregate):
+                found[one.query.name]["value type"] = shape.value.simpleString()
+    return found
 
 
 def _check_that_it_ends(queries: Sequence[Query]) -> None:

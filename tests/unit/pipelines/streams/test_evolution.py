@@ -147,6 +147,17 @@ def test_the_values_that_a_join_keeps_are_of_the_serde_they_had() -> None:
     assert change.what == "windows"
 
 
+def test_types_are_compared_where_spark_was_asked() -> None:
+    """A key of another type would not be found: the state has it as text of the type it had."""
+    was, made = noted(sums(name="sums")), topology(sums(name="sums"))
+    was["steps"]["sums"]["shape"]["key type"] = "string"
+    assert fates(compare(was, made, plan(made))) == {"sums": "kept"}
+    same, other = (notes(made, plan(made), {"sums": {"key type": kind}}) for kind in ("string", "bigint"))
+    assert fates(compare(was, made, plan(made), steps=same)) == {"sums": "kept"}
+    with pytest.raises(PipelineError, match="its key type was string and is bigint"):
+        compare(was, made, plan(made), steps=other).check("somewhere")
+
+
 def test_a_function_is_compared_by_its_source_and_not_by_its_place() -> None:
     def reduced(reducer: Any) -> Build:
         return lambda builder: builder.stream("in").group_by_key().reduce(python(reducer), name="r").to_stream().to("o")
@@ -223,6 +234,18 @@ def test_a_source_without_a_name_is_known_by_its_topics_as_offsets_are() -> None
     ]
 
 
+@pytest.mark.parametrize("name", [None, "mine"])
+def test_a_source_may_read_more_topics_and_not_fewer(name: str | None) -> None:
+    def reading(*topics: str) -> Build:
+        return lambda builder: builder.stream(*topics, name=name).to("out")
+
+    was = noted(reading("a", "b"))
+    (step,) = evolved(was, reading("a", "b", "c")).steps
+    assert (step.place, step.fate) == (name or "KSTREAM-SOURCE-0000000000", Fate.KEPT)
+    (step,) = evolved(was, reading("a")).steps
+    assert (step.needs_reset, step.changes[0].what) == (True, "reads")
+
+
 def test_a_named_step_may_go_and_come_back_to_its_state() -> None:
     def both(builder: StreamsBuilder) -> None:
         grouped = builder.stream("in").group_by_key()
@@ -295,8 +318,11 @@ def test_a_filter_is_added_to_a_checkpoint_of_an_earlier_version_in_front_of_wha
     found = evolved(was, sums(front=lambda stream: stream.filter("value > 1"), name="sums"))
     assert fates(found) == {"sums": "kept"}
     assert found.steps[0].place == "KSTREAM-AGGREGATE-0000000001"
+    counted = evolved(was, lambda builder: builder.stream("in").group_by_key().count(name="sums"))
     with pytest.raises(PipelineError, match="its step was Aggregate"):
-        evolved(was, lambda builder: builder.stream("in").group_by_key().count(name="sums")).check("somewhere")
+        counted.check("somewhere")
+    whole = "ottla streams-application-reset --application-id app --checkpoint somewhere"
+    assert counted.command("somewhere") == whole, "it does not say which steps read each other"
 
 
 def test_notes_are_added_and_the_newest_counts(tmp_path: Path) -> None:
