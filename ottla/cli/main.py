@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pipeline": ("ottla.cli.pipeline", "Run pipelines between topics, files, databases and clusters."),
     "producer-perf-test": ("ottla.cli.producer_perf_test", "Measure how fast records are written."),
     "storage": ("ottla.cli.storage", "Format the log directories of a node and look at them."),
+    "streams-application-reset": (
+        "ottla.cli.streams_application_reset",
+        "Take a Kafka Streams application or a topology back to its beginning.",
+    ),
     "server": ("ottla.cli.server", "Run a broker, a controller, or both."),
     "topics": ("ottla.cli.topics", "Create, list, describe, grow and delete topics."),
     "up": ("ottla.cli.up", "Start a broker on this machine, ready in a moment."),

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import functions as F
 
+from ottla.cli.main import main
 from ottla.client import Admin, Consumer, NewPartitions, NewTopic, Producer
 from ottla.pipelines import PipelineError
 from ottla.pipelines.streams import (
@@ -128,7 +130,7 @@ def test_a_grouped_table_follows_its_rows_from_group_to_group(spark: SparkSessio
         assert lists.read_to_map() == {"x": [], "y": [3]}
 
 
-def shop(*, grown: bool = False) -> Topology:
+def shop(*, grown: bool = False, factor: int = 1) -> Topology:
     """Something of everything that remembers. When it has grown, there are steps in front that shift all numbers."""
     builder = StreamsBuilder()
     lines = builder.stream("lines")
@@ -140,7 +142,7 @@ def shop(*, grown: bool = False) -> Topology:
     per_window = lines.group_by_key().windowed_by(windows).late_to("late").count(named="per-window")
     per_window.suppress(name="closed").to_stream().to("final")
     totals = lines.map_values("cast(length(value) AS INT)").repartition(partitions=2, name="lengths").group_by_key()
-    totals.reduce(python(lambda left, right: left + right, "int"), named="total").to_stream().to("lengths")
+    totals.reduce(python(lambda so_far, n: so_far + n * factor, "int"), named="total").to_stream().to("lengths")
     within = JoinWindows.of_time_difference(3)
     joiner = "concat(left, '|', coalesce(right, ''))"
     lines.left_join(builder.stream("others"), joiner, within, name="pairs").to("joined")
@@ -247,6 +249,17 @@ def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
     names = {"counts", "per-window", "lengths-repartition", "lengths-repartition-READ", "total", "pairs"}
     steps = {path.name for path in Path(checkpoint).iterdir()} - {"topology"}
     assert steps <= names, "what was added in front has renamed a step"
+    ten = shop(grown=True, factor=10)
+    with pytest.raises(PipelineError, match=r"the state of total cannot be gone on with: its reducer was lambda"):
+        ten.start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
+    words = ["streams-application-reset", "--application-id", "shop", "--bootstrap-server", bootstrap]
+    done = CliRunner().invoke(main, [*words, "--checkpoint", checkpoint, "--steps", "lengths-repartition,total"])
+    assert done.exit_code == 0, done.output
+    counted = received(cluster, "word-counts")
+    ten.start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
+    assert received(cluster, "word-counts") == counted, "what was not reset has written nothing again"
+    lengths = {key: int.from_bytes(value or b"") for key, value in last_values(received(cluster, "lengths")).items()}
+    assert lengths == {b"a": 3 + 10 * (1 + 1 + 4 + 1), b"b": 1 + 10 * (3 + 3)}, "from the first record on"
     with Admin({"bootstrap.servers": bootstrap}) as admin:
         # Both, because they are joined: were it one of them, that would be refused first.
         for grown in admin.create_partitions({"lines": NewPartitions(2), "others": NewPartitions(2)}).values():
