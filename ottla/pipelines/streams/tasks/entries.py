@@ -63,6 +63,9 @@ class Entries:
     def __len__(self) -> int:
         return sum(page.count for page in self._pages)
 
+    def __bool__(self) -> bool:
+        return bool(self._pages)  # a page that becomes empty is dropped
+
     def get(self, key: Any) -> Any:
         """An entry's value, None when there is no such entry. Who changes it puts it again."""
         return self._read(self._index(key)).values.get(key) if self._pages else None
@@ -126,6 +129,8 @@ class Entries:
 
     def stored(self) -> dict[str, Any]:
         """What the key's state has of it, after the pages that were changed are written."""
+        if self._next == 0 and len(self._pages) == 1 and self._pages[0].count <= PAGE:
+            return self._pages[0].values  # which most keys have
         # Fewer than make pages, so that one entry more and one less do not move all of them each time.
         if len(self) <= (PAGE if self._next == 0 else PAGE // 4):
             return self._inline()
