@@ -18,6 +18,7 @@ from ottla.pipelines.streams.queryable import open_store
 from ottla.pipelines.streams.snapshot import restore, restore_changelogs, take
 from ottla.pipelines.streams.stores import StoreSpec, changelog_topic, check_scale, ensure_changelogs, rescale, serde
 from ottla.testing import Cluster
+from tests.support.clients import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,5 +172,7 @@ def _tell(story: Story, spark: SparkSession, tmp_path: Path) -> None:
         restore_changelogs(kept, story.bootstrap)
     with Admin(bootstrap_servers=story.bootstrap) as admin:
         admin.delete_topics(changelogs).all()
+        # The controller has deleted it; the broker that is asked next may hear of that later.
+        eventually(lambda: changelogs[0] not in admin.list_topics(include_internal=True), "the changelog is gone")
     assert restore_changelogs(kept, story.bootstrap) == {changelogs[0]: last.changelogs[0].segments[0].records}
     assert story.totals() == story.sent
