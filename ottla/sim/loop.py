@@ -72,6 +72,16 @@ class Call:
         return self.when_us / 1_000_000
 
 
+class _Promise(asyncio.Future[Any]):
+    """A future that knows whose it is."""
+
+    __slots__ = ("life",)
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__(loop=loop)
+        self.life = LIFE.get()
+
+
 # To the type checker a loop must have sockets, signals and processes; asyncio itself asks for none of them.
 _Loop: Any = asyncio.AbstractEventLoop
 
@@ -139,7 +149,7 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
         return self.now_us / 1_000_000
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        return _Promise(self)
 
     def create_task(
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
@@ -169,8 +179,10 @@ class VirtualLoop(_Loop):  # type: ignore[misc]
         self._timers.clear()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        # A task that died with its node had nobody left to tell.
-        if not self._is_closed and not isinstance(context.get("exception"), SimulatedCrash):
+        # What died with its node, or failed just before and was still to be told, had nobody left to tell.
+        future = context.get("future")
+        is_over = isinstance(future, _Promise) and future.life is not None and future.life.is_over
+        if not (self._is_closed or is_over or isinstance(context.get("exception"), SimulatedCrash)):
             log.error("[Loop] %s", context.get("message"), exc_info=context.get("exception"))
 
     # Running.

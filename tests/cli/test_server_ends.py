@@ -19,6 +19,14 @@ PATIENCE_S = 60.0
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"
 
 
+@pytest.fixture(autouse=True)
+def hearing_of_hangups() -> Iterator[None]:
+    """Tests that run under nohup ignore SIGHUP, and the processes that they start would, too."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @contextmanager
 def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE

@@ -50,6 +50,8 @@ class Readers:
         """Partition -> offset -> value."""
         self.committed: dict[int, int] = defaultdict(int)
         self.failures: list[str] = []
+        self._refused: dict[str, str] = {}
+        """Thread -> its last commit that was refused, and why."""
 
     def start(self) -> None:
         for thread in self._threads:
@@ -63,6 +65,12 @@ class Readers:
         for thread in self._threads:
             thread.join(2 * TIMEOUT_S)
             assert not thread.is_alive(), f"{thread.name} does not end"
+
+    def __str__(self) -> str:
+        with self._lock:
+            seen = {partition: len(values) for partition, values in sorted(self.values.items())}
+            told = f"{self.group}: committed {dict(sorted(self.committed.items()))}, seen {seen}"
+        return f"{told}, failures {self.failures}, last refused {self._refused or 'none'}"
 
     @property
     def count(self) -> int:
@@ -113,8 +121,9 @@ class Readers:
             return
         try:
             consumer.commit(offsets=places, asynchronous=False)
-        except KafkaException:
-            return  # what is not committed is read again, or committed with what comes next
+        except KafkaException as error:  # what is not committed is read again, or committed with what comes next
+            self._refused[threading.current_thread().name] = f"{positions}: {error}"
+            return
         with self._lock:
             for place in places:
                 self.committed[place.partition] = max(self.committed[place.partition], place.offset)

@@ -7,6 +7,7 @@ import gc
 import logging
 from collections.abc import Awaitable
 from contextvars import Context
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -152,6 +153,33 @@ def test_a_life_ends_without_a_word_about_what_its_tasks_had_not_begun(recwarn: 
     tasks.spawn(wait(answer()), "wait")
     life.end()
     assert not [str(one.message) for one in recwarn]
+
+
+def test_what_failed_in_an_ended_life_before_anybody_was_told_is_no_error_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Seed 759 of three combined nodes: a broker was killed between a heartbeat's refusal and its response."""
+    gc.collect()  # what earlier tests have left has its word now
+    caplog.clear()
+    loop = VirtualLoop()
+    lives = {name: Life(name) for name in ("killed", "alive")}
+    told: list[str] = []
+
+    def fail(tasks: VirtualTasks) -> None:
+        promise = tasks.promise()
+        promise.add_done_callback(lambda done: told.append(str(done.exception())))
+        promise.set_exception(ValueError("refused"))
+
+    for life in lives.values():
+        tasks = VirtualTasks(loop, life, Random(1), VirtualClock())
+        tasks.soon(partial(fail, tasks))
+    loop.call_soon(lives["killed"].end, context=Context())
+    loop.call_later(1, lambda: None, context=Context())
+    loop.run_until(lambda: loop.now_us >= 1_000_000)
+    gc.collect()
+    assert told == ["refused"]
+    assert not caplog.records
+    loop.close()
 
 
 def test_a_life_ends_when_its_disk_says_so_even_if_the_node_swallows_it() -> None:
