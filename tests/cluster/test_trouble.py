@@ -112,7 +112,7 @@ def _stop_and_compare(cluster: ClusterProcesses, topics: dict[str, int]) -> dict
     assigned = cluster.assignments()
     cluster.stop()
     compared = check_equal_replicas(cluster, assigned, whole=topics, factor=REPLICAS)
-    assert cluster.errors() == []
+    assert not (errors := cluster.errors()), "\n".join(errors)
     return compared
 
 

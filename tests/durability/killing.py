@@ -146,7 +146,8 @@ def wait_for_progress(loads: Sequence[Progressing]) -> None:
     before = [load.count for load in loads]
     deadline = time.monotonic() + TIMEOUT_S
     while not all(load.count > count for load, count in zip(loads, before, strict=True)):
-        assert time.monotonic() < deadline, f"no progress: {before}, {[load.failed[:1] for load in loads]}"
+        now = [load.count for load in loads]
+        assert time.monotonic() < deadline, f"no progress: {before} to {now}, {[load.failed[:1] for load in loads]}"
         time.sleep(0.005)
 
 
@@ -165,5 +166,11 @@ def check(address: str, loads: list[Load]) -> None:
         for load in loads:
             for offset, value in load.acknowledged[partition].items():
                 assert found.get(offset) == value, f"partition {partition}: {value[:20]!r} is not at {offset}"
-            mine = [int(value.split()[1]) for value in found.values() if value.startswith(load.name.encode())]
-            assert mine == list(range(load.sent[partition])), f"{load.name}-{partition}: lost, repeated or out of order"
+            mine = [
+                (int(value.split()[1]), offset)
+                for offset, value in found.items()
+                if value.startswith(load.name.encode())
+            ]
+            wrong = [f"{value} at {offset}" for place, (value, offset) in enumerate(mine) if value != place][:5]
+            assert not wrong, f"{load.name}-{partition}: lost, repeated or out of order, from {wrong} on"
+            assert len(mine) == load.sent[partition], f"{load.name}-{partition}: {len(mine)} of {load.sent[partition]}"
