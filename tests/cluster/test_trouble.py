@@ -21,7 +21,15 @@ from tests.cluster.java_load import JavaLoad
 from tests.cluster.readers import Readers
 from tests.cluster.replicas import check_equal_replicas
 from tests.cluster.trouble import CUTS, DEEDS, Trouble
-from tests.durability.killing import PARTITION_COUNT, TOPIC, Load, Progressing, check, wait_for_progress
+from tests.durability.killing import (
+    PARTITION_COUNT,
+    TOPIC,
+    Load,
+    Progressing,
+    check,
+    wait_for_beginning,
+    wait_for_progress,
+)
 from tests.support.namespaces import Network, obstacle
 from tests.support.processes import ClusterProcesses, node_ids
 from tests.support.survey import TIMEOUT_S, consumer_config, read_to_end
@@ -131,7 +139,7 @@ def test_nothing_of_a_java_producer_is_lost_or_repeated_while_nodes_die(
         trouble = Trouble(cluster, SEED)
         load.start()
         try:
-            wait_for_progress([load])
+            wait_for_beginning([load])
             trouble.run(SOAK_S, between=lambda: wait_for_progress([load]), count_min=len(trouble.deeds))
             load.finish()
         finally:

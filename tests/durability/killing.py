@@ -65,6 +65,11 @@ class Load:
     def count(self) -> int:
         return self.unplaced + sum(map(len, self.acknowledged.values()))
 
+    @property
+    def begun(self) -> set[int]:
+        """The partitions in which something is acknowledged."""
+        return {partition for partition, values in self.acknowledged.copy().items() if values}
+
     def _run(self) -> None:
         producer = Producer({
             "bootstrap.servers": self.address,
@@ -138,7 +143,22 @@ class Progressing(Protocol):
     @property
     def count(self) -> int: ...
     @property
+    def begun(self) -> set[int]: ...
+    @property
     def failed(self) -> list[str]: ...
+
+
+def wait_for_beginning(loads: Sequence[Progressing], partition_count: int = PARTITION_COUNT) -> None:
+    """Until every producer has been acknowledged in each partition.
+
+    A leader that has nothing of a producer takes any sequence for its first, as Kafka's do. If the first batches are
+    with a leader that is cut off when its successor is sent the next, those are out of order for good: the Java client
+    gives them up after delivery.timeout.ms, and librdkafka begins a new epoch.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    while not all(len(load.begun) == partition_count for load in loads):
+        assert time.monotonic() < deadline, f"no beginning: {[load.begun for load in loads]}"
+        time.sleep(0.005)
 
 
 def wait_for_progress(loads: Sequence[Progressing]) -> None:
