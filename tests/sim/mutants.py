@@ -43,6 +43,15 @@ class Mutant:
     def seeds(self) -> int:
         return SEEDS if self.nodes == 1 else CLUSTER_SEEDS
 
+    def put_into(self, root: Path) -> None:
+        """Make the edits in a copy of the code; `ValueError` where one does not fit."""
+        for edit in self.edits:
+            path = root / edit.path
+            text = path.read_text(encoding="utf-8")
+            if text.count(edit.old) != 1:
+                raise ValueError(f"{edit.path} has {text.count(edit.old)} places that look so:\n{edit.old}")
+            path.write_text(text.replace(edit.old, edit.new) + edit.added, encoding="utf-8")
+
 
 _PAST_THE_WATERMARK = Edit(
     "ottla/storage/watermarks.py",
@@ -90,8 +99,9 @@ def _promise(context, partition, records, acks):
         (
             Edit(
                 "ottla/storage/segment.py",
-                "        self.size = valid\n        if cut:\n            self.trim()\n",
-                "        cut = 0\n",
+                "        self.size = valid\n        if cut:\n            self.trim()\n"
+                "            self.file().sync()  # or",
+                "        cut = 0  # or",
             ),
         ),
     ),
@@ -263,14 +273,10 @@ def find(mutant: Mutant, seeds: int, jobs: int) -> tuple[int, str] | None:
     """How many seeds it took and what was found; None when it was not found."""
     with tempfile.TemporaryDirectory() as directory:
         shutil.copytree(ROOT / "ottla", Path(directory) / "ottla", ignore=shutil.ignore_patterns("__pycache__"))
-        for edit in mutant.edits:
-            path = Path(directory) / edit.path
-            text = path.read_text(encoding="utf-8")
-            if text.count(edit.old) != 1:
-                raise SystemExit(
-                    f"{mutant.name}: {edit.path} has {text.count(edit.old)} places that look so:\n{edit.old}"
-                )
-            path.write_text(text.replace(edit.old, edit.new) + edit.added, encoding="utf-8")
+        try:
+            mutant.put_into(Path(directory))
+        except ValueError as error:
+            raise SystemExit(f"{mutant.name}: {error}") from error
         command = ["-m", "ottla.sim", "--seeds", str(seeds), "--jobs", str(jobs), "--stop", "--lines", "5"]
         if mutant.nodes > 1:
             command += ["--nodes", str(mutant.nodes), "--combined"]
