@@ -52,6 +52,8 @@ PHASES = {
 }
 SWITCHES = {"nodes": {"OTTLA_TESTS_NODES": "3"}}
 """What the environment tells a phase's tests."""
+SLOWEST = ["--durations", "25", "--durations-min", "5"]
+"""A phase ends with the tests that took longest: whoever adds one sees what it costs."""
 TESTS_FAILED = 1
 """pytest's exit code where tests ran and some failed; others mean that they could not run."""
 
@@ -87,7 +89,7 @@ def run_phase(phase: str, arguments: Sequence[str]) -> Outcome:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         first, second = Path(directory) / "first.txt", Path(directory) / "second.txt"
-        exit_code = _pytest(phase, [*arguments, "--failed-to", str(first)])
+        exit_code = _pytest(phase, [*SLOWEST, *arguments, "--failed-to", str(first)])
         failed, flaky = _lines(first), []
         if exit_code == TESTS_FAILED and 0 < len(failed) <= RETRIED_MAX:
             print(f"A second try, alone, of the {len(failed)} that failed above:", flush=True)
