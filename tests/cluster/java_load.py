@@ -26,6 +26,10 @@ CONFIG = {
     "delivery.timeout.ms": "120000",
     "metadata.max.age.ms": "1000",
     "reconnect.backoff.max.ms": "200",
+    # A client of Kafka asks nobody else for metadata while it waits for a connection, and it may have lost all others
+    # to time-outs when the leader is cut off: by default that takes it 10 s, and then 20.
+    "socket.connection.setup.timeout.ms": "1000",
+    "socket.connection.setup.timeout.max.ms": "2000",
 }
 
 
