@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -198,3 +199,12 @@ def test_a_broker_that_is_not_there_is_named_with_the_reason_and_without_waiting
         assert code == 1
         assert "no bootstrap broker could be reached: 127.0.0.1:1: connection refused" in shown + complaints
         assert "Traceback" not in shown + complaints
+
+
+def test_a_broker_that_is_not_there_costs_a_tool_seconds_and_not_a_minute() -> None:
+    """As nobody has set anything."""
+    begun = time.monotonic()
+    code, shown, complaints, _ = answer("topics", "--list", "--bootstrap-server", "127.0.0.1:1")
+    assert time.monotonic() - begun < 30
+    assert code == 1
+    assert "no bootstrap broker could be reached: 127.0.0.1:1: connection refused" in shown + complaints

@@ -1,4 +1,7 @@
-"""Functions of pipeline files, as a user runs them: by the command, from another directory, on separate executors."""
+"""Functions of pipeline files, as a user runs them: by the command, from another directory, on separate executors.
+
+Each form of the page: of a file, of a module beside it, of one that is installed (`copy` is), and the short form.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,10 @@ def wide(df):
 
     twice = F.udf(lambda amount: doubled(amount), "bigint")
     return df.withColumn("twice", twice("amount"))
+
+
+def same(record):
+    return record
 ''',
     "shouting.py": "from late import country_of\n\n\ndef shout(record):\n"
     "    return record | {'country': country_of(record['country']) + '!'}\n",
@@ -60,6 +67,8 @@ source: {{type: csv, path: PATH/in, schema: "id BIGINT, amount BIGINT, country S
 transforms:
   - python: {{function: "clean-orders.py:clean", schema: "id BIGINT, amount BIGINT, country STRING"}}
   - python: {{function: "shouting:shout"}}
+  - python: clean-orders.py:same
+  - python: copy:copy
   - dataframe: {{function: "clean-orders.py:wide"}}
 sink: {{type: json, path: PATH/yaml}}
 spark: {json.dumps(SPARK)}

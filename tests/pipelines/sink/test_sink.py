@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -222,6 +223,42 @@ def test_an_aggregate_is_written_exactly_once_in_every_mode_that_it_has(
     run()
     assert done[-1].exists()
     assert committed(cluster, target) == found, "the replayed batch is skipped"
+
+
+def test_a_replayed_batch_whose_memory_has_expired_stops_the_query_and_is_not_written_twice(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """A driver died after the transaction and before Spark noted it, and its query stood still for eight days: Spark's
+    note of when it planned the batch is that old, and the group's offsets have expired."""
+    from ottla.pipelines import write_stream
+
+    source, target, group = new_topic("source"), new_topic("target"), new_topic("expired")
+    cluster.create_topic(source)
+    cluster.create_topic(target)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        producer.send(source, b"value", b"key")
+    given = options(cluster, subscribe=source, startingOffsets="earliest")
+    rows = spark.readStream.format("ottla").options(**given).load().select("key", "value")
+
+    def run() -> None:
+        writer = write_stream(rows, target, bootstrap_servers=cluster.bootstrap_servers)
+        writer = writer.option("transactionalId", group).option("checkpointLocation", str(tmp_path))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run()
+    for path in (tmp_path / "commits").iterdir():
+        path.unlink()
+    planned = tmp_path / "offsets" / "0"
+    version, about, *ends = planned.read_text().splitlines()
+    noted = json.loads(about)
+    noted["batchTimestampMs"] -= 8 * 24 * 60 * 60 * 1000
+    planned.write_text("\n".join((version, json.dumps(noted), *ends)))
+    planned.with_name(".0.crc").unlink(missing_ok=True)
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.delete_consumer_groups([group]).all()
+    with pytest.raises(Exception, match=r"micro-batch 0 was planned 8 days ago.*forgottenBatch"):
+        run()
+    assert [row["value"] for row in committed(cluster, target)] == [b"value"]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from ottla.wire.metadata import (
 )
 from ottla.wire.metadata.configs import EntityData
 from ottla.world.system import system_world
+from tests.unit.config.test_unserved import UNSERVED
 from tests.unit.server.whole_node import with_node
 
 SET, DELETE = 0, 1
@@ -35,8 +36,11 @@ KEY_STORE = "listener.name.plaintext.ssl.keystore.location"
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("listener.security.protocol.map", "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"),
-        ("ssl.client.auth", "required"),
+        *(
+            ("listener.security.protocol.map", f"PLAINTEXT:{protocol},CONTROLLER:PLAINTEXT")
+            for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+        ),
+        *UNSERVED.items(),
     ],
 )
 def test_a_node_that_would_be_open_is_not_even_built(name: str, value: str) -> None:
