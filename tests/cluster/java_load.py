@@ -25,11 +25,13 @@ CONFIG = {
     "request.timeout.ms": "2000",
     "delivery.timeout.ms": "120000",
     "metadata.max.age.ms": "1000",
-    "reconnect.backoff.max.ms": "200",
-    # A client of Kafka asks nobody else for metadata while it waits for a connection, and it may have lost all others
-    # to time-outs when the leader is cut off: by default that takes it 10 s, and then 20.
-    "socket.connection.setup.timeout.ms": "1000",
-    "socket.connection.setup.timeout.max.ms": "2000",
+    # Kafka's client asks nobody for metadata while it waits for any connection (NetworkClient.leastLoadedNode), and it
+    # may have lost all others to time-outs when the leaders are cut off. By default it waits 10 s, then 20. A wait
+    # that is no longer than the pause behind it leaves time to ask others, even where two nodes are cut off.
+    "socket.connection.setup.timeout.ms": "500",
+    "socket.connection.setup.timeout.max.ms": "1000",
+    "reconnect.backoff.ms": "500",
+    "reconnect.backoff.max.ms": "1000",
 }
 
 

@@ -116,6 +116,8 @@ def check_prefix(replicas: Sequence[ReplicaLog]) -> None:
 
 def _compare(one: ReplicaLog, other: ReplicaLog, end: int) -> int:
     start = max(one.log_start_offset, other.log_start_offset)
+    if end <= start:  # nothing lies between them, and a batch that crosses the log start may be gone with the rest
+        return 0
     theirs = {batch.base_offset: batch for batch in _between(other, start, end)}
     count = len(theirs)
     for batch in _between(one, start, end):

@@ -46,6 +46,13 @@ def test_replicas_may_differ_above_their_watermarks_and_below_their_starts() -> 
     check_identical([GOOD, cut, replica("five", ["1:a", "1:b", "2:c"], mark=0)])
 
 
+def test_a_replica_whose_records_went_with_the_power_has_nothing_to_compare() -> None:
+    """Seed 471 of five nodes: records up to the middle of a batch had been deleted, and the rest was not synced."""
+    emptied = replica("two", [], mark=6, start=3)
+    emptied.forget_lost()
+    assert check_equal([GOOD, emptied]) == check_equal([emptied, GOOD]) == 0
+
+
 @pytest.mark.parametrize("check", [check_equal, check_identical, check_prefix])
 def test_a_difference_below_the_watermark_is_found(check: Callable[[Sequence[ReplicaLog]], None]) -> None:
     with pytest.raises(Violation, match="t-0 of one and t-0 of two differ at 2, below 6"):
