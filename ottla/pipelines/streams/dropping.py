@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 DESERIALIZATION = "cannot be deserialised"
 GLOBAL = "of a global table cannot be deserialised"
 PRODUCTION = "cannot be written"
+NEGATIVE_TIME = "have a negative timestamp"
 LATE_RECORDS = "came too late for their windows"
 """Why records are dropped."""
 PREFIX = "ottla-dropped"

@@ -6,6 +6,7 @@ windows have as key a struct of `key`, `start` and `end`. `kind` marks late reco
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -31,6 +32,7 @@ from ottla.pipelines.streams.graph import (
     Accumulation,
     Aggregate,
     Aggregation,
+    Cogrouping,
     Folds,
     Reduction,
     Regroup,
@@ -39,6 +41,7 @@ from ottla.pipelines.streams.graph import (
     TableJoin,
 )
 from ottla.pipelines.streams.tasks.aggregating import KeyAggregate, Regrouping, TableAggregate
+from ottla.pipelines.streams.tasks.cogrouping import CogroupedWindows
 from ottla.pipelines.streams.tasks.foreign_keys import Matching, Newest, Subscribing
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
@@ -62,11 +65,14 @@ def is_built_in(work: Aggregate) -> bool:
     return work.windows is None and isinstance(work.aggregation, Folds)
 
 
-def aggregate(frame: DataFrame, work: Aggregate, task: Column, *, updates: bool, finals: bool) -> DataFrame:
+def aggregate(
+    frame: DataFrame, work: Aggregate, task: Column, *, updates: bool, finals: bool, built_in: bool
+) -> DataFrame:
     """A table by key, or by key and window, of which each change, the last word, or both are wanted."""
     if work.of_table:
         return _table_aggregate(frame, work, task)
-    if work.windows is None and isinstance(work.aggregation, Folds):
+    if built_in:
+        assert isinstance(work.aggregation, Folds), "Spark has named aggregates only"
         return _built_in(frame, work.aggregation)
     arguments = _arguments(work.aggregation)
     given = F.to_json(F.struct(*arguments.values())) if arguments else F.lit("{}")
@@ -86,6 +92,24 @@ def aggregate(frame: DataFrame, work: Aggregate, task: Column, *, updates: bool,
         "late": untext(F.col("other_text"), "value", frame.schema["value"].dataType),
     }
     return results.withColumns(columns).select("kind", "key", "value", "timestamp", "late")
+
+
+def cogroup(frames: list[DataFrame], work: Aggregate, tasks: list[Column], *, updates: bool, finals: bool) -> DataFrame:
+    """As `aggregate`, of several streams."""
+    assert isinstance(work.aggregation, Cogrouping), "only a cogroup has several streams"
+    none = F.lit(None).cast("string")
+    sides = []
+    for side, (frame, task) in enumerate(zip(frames, tasks, strict=True)):
+        _same_keys(frames[0], frame)
+        sides.append(_rows(frame, side, task, text(F.col("value"), "value"), none))
+    rows = reduce(lambda so_far, other: so_far.unionByName(other), sides)
+    results = transform(_operator(work, updates=updates, finals=finals), rows)
+    key = untext(F.col("key_text"), "key", frames[0].schema["key"].dataType)
+    columns = {
+        "key": key if work.windows is None else F.struct(key.alias("key"), "start", "end"),
+        "value": untext(F.col("value_text"), "value", _value_type(None, work.aggregation)),
+    }
+    return results.withColumns(columns).select("kind", "key", "value", "timestamp")
 
 
 def regroup(frame: DataFrame, work: Regroup, task: Column) -> DataFrame:
@@ -294,6 +318,8 @@ def _operator(work: Aggregate, *, updates: bool, finals: bool) -> Operator:
         case None:
             return KeyAggregate(gathering)
         case TimeWindows():
+            if gathering.streams > 1:
+                return CogroupedWindows(gathering, work.windows, updates, finals)
             return WindowAggregate(gathering, work.windows, updates, finals)
         case SlidingWindows():
             return SlidingAggregate(gathering, work.windows, updates, finals, suppressed=not work.final)
@@ -364,8 +390,12 @@ def _arguments(aggregation: Aggregation) -> dict[int, Column]:
     }
 
 
-def _value_type(given: DataType, aggregation: Reduction | Accumulation) -> DataType:
-    return given if isinstance(aggregation, Reduction) else DataType.fromDDL(aggregation.adder.returns)
+def _value_type(given: DataType | None, aggregation: Reduction | Accumulation | Cogrouping) -> DataType:
+    if isinstance(aggregation, Reduction):
+        assert given is not None, "a reduction's values are those of its records"
+        return given
+    adder = aggregation.adders[0] if isinstance(aggregation, Cogrouping) else aggregation.adder
+    return DataType.fromDDL(adder.returns)
 
 
 def _folded_type(frame: DataFrame, aggregation: Folds, arguments: dict[int, Column]) -> DataType:

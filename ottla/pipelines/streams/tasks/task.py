@@ -106,6 +106,12 @@ class Task:
         self.meta["stream_time"] = max(self.stream_time, timestamp)
         return self.stream_time
 
+    def observed(self, side: int, timestamp: int) -> int:
+        """The time of one of several streams after a record of that time."""
+        name = f"side {side}"
+        self.meta[name] = max(self.meta.get(name, -1), timestamp)
+        return int(self.meta[name])
+
     def state(self, key: str) -> dict[str, Any] | None:
         """A key's state; None when it has none. Who changes it gives it back to `keep`."""
         if key not in self._open:
