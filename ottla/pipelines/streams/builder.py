@@ -11,6 +11,7 @@ from ottla.pipelines.streams.kstream import KStream
 from ottla.pipelines.streams.ktable import GlobalKTable, KTable
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.timestamps import TimestampExtractor
+from ottla.pipelines.streams.windows import Duration, milliseconds
 
 
 class StreamsBuilder:
@@ -53,14 +54,22 @@ class StreamsBuilder:
         name: str | None = None,
         named: str | None = None,
         timestamp: TimestampExtractor | Expression | None = None,
+        versioned: Duration | None = None,
     ) -> KTable:
         """The topic as a changelog: a key's latest value is its row, a null value deletes it.
 
-        `name` is the store's, by which it can be asked, and `named` the step's. `timestamp` is as for `stream`.
+        `name` is the store's, by which it can be asked, and `named` the step's. `timestamp` is as for `stream`. With
+        `versioned`, which says how long its history is, changes are in the order of their times, and a stream that
+        joins the table finds the row of the record's time (KIP-889, KIP-914).
         """
         extractor = self._extractor(timestamp)
+        history_ms = None if versioned is None else milliseconds(versioned, "the history of a versioned table")
+        if history_ms is not None and name is not None:
+            raise PipelineError("a versioned table has no store that can be asked: leave its name away")
         number = self._graph.name("KTABLE-SOURCE")
-        work = Source((topic,), Serde.of(key), Serde.of(value), table=True, store=name, timestamp=extractor)
+        work = Source(
+            (topic,), Serde.of(key), Serde.of(value), table=True, store=name, timestamp=extractor, history_ms=history_ms
+        )
         node = number if named is None else check_name(named)
         return KTable(self._graph, self._graph.add(node, work, stores=(name,) if name else (), number=number))
 

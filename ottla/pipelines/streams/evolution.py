@@ -18,7 +18,7 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.function_text import same
 from ottla.pipelines.streams.graph import Custom, Source, Topology
 from ottla.pipelines.streams.planning import Query, has_state, own_topics
-from ottla.pipelines.streams.shape import READS, STAMPED, STORE, UNKNOWN, Shape, path, shape, signature
+from ottla.pipelines.streams.shape import READS, STAMPED, STORE, UNKNOWN, VERSIONED, Shape, path, shape, signature
 
 VERSION = 2
 """Of the notes. The first had no number, and a line of `signature` for each step."""
@@ -26,7 +26,7 @@ Entry = dict[str, Any] | str
 """What is noted of a step; by the first version, a line."""
 TYPE = " type"
 """How the lines end that only Spark knows."""
-NEVER = ("step", READS, STAMPED)
+NEVER = ("step", READS, STAMPED, VERSIONED)
 """What cannot be gone on with by anybody's word: the state is of another kind, or the offsets are of other topics."""
 _OLD_STORE = re.compile(r"Aggregate\((.+?), (?:None|\w+Windows\()")
 

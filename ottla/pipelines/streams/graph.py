@@ -32,7 +32,10 @@ NAME_LENGTH_MAX = 249
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Records of topics, as a stream or as a table's changelog. With a pattern they are those whose names match it."""
+    """Records of topics, as a stream or as a table's changelog. With a pattern they are those whose names match it.
+
+    With a history the table is versioned: its rows hold from their times on, and changes find their place.
+    """
 
     topics: tuple[str, ...]
     key: Serde
@@ -41,6 +44,7 @@ class Source:
     store: str | None = None
     timestamp: TimestampExtractor = field(default_factory=TimestampExtractor)
     pattern: str | None = None
+    history_ms: int | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:

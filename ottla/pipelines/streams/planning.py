@@ -142,9 +142,19 @@ def stamped(query: Query) -> list[Source]:
     return [work for work in query.sources if work.timestamp.knows_partition_time]
 
 
+def versioned(query: Query) -> list[Source]:
+    """The versioned tables that it reads."""
+    return [work for work in query.sources if work.history_ms is not None]
+
+
+def has_state_in_front(query: Query) -> bool:
+    """Whether Spark keeps state for its sources, in steps of their own."""
+    return bool(stamped(query) or versioned(query))
+
+
 def has_state(query: Query) -> bool:
     """Whether Spark keeps state for it."""
-    return remembers(query) or bool(stamped(query))
+    return remembers(query) or has_state_in_front(query)
 
 
 def _query(topology: Topology, node: Node) -> Iterator[Query]:

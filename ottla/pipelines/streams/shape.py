@@ -33,15 +33,16 @@ from ottla.pipelines.streams.graph import (
     TableJoin,
     Topology,
 )
-from ottla.pipelines.streams.planning import Inflow, Query, own_topic, stamped
+from ottla.pipelines.streams.planning import Inflow, Query, own_topic, stamped, versioned
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.timestamps import TimestampExtractor
 
 UNKNOWN = "?"
 """An expression whose text nobody can read."""
 READS, WINDOWS, KEYS = "reads", "windows", "keys"
-STAMPED = "partition times"
-"""The topics of which a step knows the partition times: a step of Spark's, whose state lies before the step's own."""
+STAMPED, VERSIONED = "partition times", "versioned tables"
+"""The topics of which a step knows the partition times, and those of versioned tables: both have a step of Spark's in
+front, whose state lies before the step's own."""
 STORE = "store "
 """How the lines of a processor's stores begin: one may come or go."""
 Shape = dict[str, str]
@@ -53,8 +54,9 @@ def shape(topology: Topology, query: Query) -> Shape:
     lines = dict(_work(query))
     lines[READS] = " | ".join(", ".join(_read(topology, inflow) for inflow in side) for side in query.inputs)
     lines[STAMPED] = " | ".join("+".join(source.reads) for source in stamped(query))
+    lines[VERSIONED] = " | ".join("+".join(source.reads) for source in versioned(query))
     if "step" not in lines:
-        return {label: text for label, text in lines.items() if text or label != STAMPED}
+        return {label: text for label, text in lines.items() if text or label not in (STAMPED, VERSIONED)}
     lines[KEYS] = _all([_key(inflow) for side in query.inputs for inflow in side])
     times = [_times(work.timestamp) for work in query.sources]
     if _goes_by_time(query) and any(times):

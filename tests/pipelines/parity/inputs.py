@@ -26,7 +26,7 @@ TICKS = 60
 TOPICS = (
     "lines", "left", "near-left", "near-right", "near-table", "table-one", "table-two", "orders", "customers",
     "rows", "times-skip", "times-partition", "times-payload", "times-previous",
-    "routed", "group-a", "group-b",
+    "routed", "group-a", "group-b", "as-of", "versions", "versions-two",
 )  # fmt: skip
 WORDS = ("all", "streams", "lead", "to", "kafka", "hello", "join", "summit")
 
@@ -67,6 +67,9 @@ class Case:
             "routed": list(self._routed()),
             "group-a": list(self._stream("group-a", FAR_MS)),
             "group-b": list(self._stream("group-b", FAR_MS)),
+            "as-of": list(self._stream("as-of", NEAR_MS)),
+            "versions": list(self._orders("versions", self.keys)),
+            "versions-two": list(self._table("versions-two")),
             **{name: list(self._times_of_their_own(name)) for name in TOPICS if name.startswith("times-")},
         }
 
@@ -100,10 +103,10 @@ class Case:
             value = None if rng.random() < 0.2 else f"{name[-3:]}{index}"
             yield Record(rng.choice(self.keys), value, timestamp)
 
-    def _orders(self, name: str) -> Iterator[Record]:
+    def _orders(self, name: str, keys: tuple[str, ...] = ()) -> Iterator[Record]:
         for index, rng, timestamp in self._times(name, NEAR_MS):
             value = None if rng.random() < 0.1 else f"{rng.choice((*self.keys, 'nobody'))}:{index}"
-            yield Record(f"{self.late}/order-{rng.randrange(40)}", value, timestamp)
+            yield Record(rng.choice(keys) if keys else f"{self.late}/order-{rng.randrange(40)}", value, timestamp)
 
     def _routed(self) -> Iterator[Record]:
         for index, rng, timestamp in self._times("routed", NEAR_MS):

@@ -18,6 +18,8 @@ from ottla.pipelines.streams import (
 from ottla.pipelines.streams.processor import Context, Processor, ProcessorOperator, Record
 from tests.pipelines.parity.inputs import GRACE_MS
 
+HISTORY_MS = 5_000
+"""Shorter than what comes late is behind: some of it finds no place in a versioned table."""
 SLIDING_GRACE_MS = 5_037
 """No record comes just when such a window closes: there Kafka Streams gives out its last word twice."""
 PAIR = "concat(coalesce(left, 'null'), '+', coalesce(right, 'null'))"
@@ -43,6 +45,7 @@ TABLES = ("both", "one", "either", "orders-inner", "orders-left")
 GROUPS = ("group-counts", "group-sums", "group-lists")
 TIMES = ("times-skipped", "times-stamped", "times-said", "times-said-windows", "times-joined")
 ROUTES = ("routed-left", "routed-right", "routed-all", "routed-rest", "routed-to-0", "routed-to-1")
+VERSIONS = ("as-of-inner", "as-of-left", "versions-rows", "versions-both", "versions-outer", "versions-sums")
 COGROUPS = (
     "cogrouped",
     "cogrouped-tumbling",
@@ -56,11 +59,21 @@ COGROUPS = (
 )
 OUTPUTS = {
     "words": WORDS, "windows": WINDOWS, "joins": JOINS, "tables": TABLES, "groups": GROUPS, "times": TIMES,
-    "routes": ROUTES, "cogroups": COGROUPS,
+    "routes": ROUTES, "cogroups": COGROUPS, "versions": VERSIONS,
 }  # fmt: skip
-STREAMS = (*JOINS, *ROUTES, "times-skipped", "times-stamped", "times-said", "times-joined")
-"""Those of which every record counts, beside the last words of windows."""
 """The topics that each topology writes."""
+STREAMS = (
+    *JOINS,
+    *ROUTES,
+    "as-of-inner",
+    "as-of-left",
+    "versions-rows",
+    "times-skipped",
+    "times-stamped",
+    "times-said",
+    "times-joined",
+)
+"""Those of which every record counts, beside the last words of windows."""
 
 
 def topology(name: str, prefix: str) -> Topology:
@@ -75,6 +88,7 @@ def topology(name: str, prefix: str) -> Topology:
         "times": _times,
         "routes": _routes,
         "cogroups": _cogroups,
+        "versions": _versions,
     }
     made[name](builder, f"{prefix}-")
     return builder.build(f"{prefix}-{name}")
@@ -204,3 +218,18 @@ def _cogroups(builder: StreamsBuilder, at: str) -> None:
 
 def _mixed(sum: str, factor: int, value: str) -> str:
     return str((int(sum) * factor + int(re.sub(r"\D", "", value)) + 1) % 1_000_003)
+
+
+def _versions(builder: StreamsBuilder, at: str) -> None:
+    stream = builder.stream(f"{at}as-of")
+    table = builder.table(f"{at}versions", versioned=HISTORY_MS)
+    other = builder.table(f"{at}versions-two", versioned=HISTORY_MS)
+    stream.join(table, PAIR).to(f"{at}as-of-inner")
+    stream.left_join(table.filter("length(value) % 5 > 0"), PAIR).to(f"{at}as-of-left")
+    table.to_stream().to(f"{at}versions-rows")
+    table.join(other, PAIR).to_stream().to(f"{at}versions-both")
+    table.outer_join(other, PAIR).to_stream().to(f"{at}versions-outer")
+    add = python(lambda so_far, value: str(int(so_far) + int(value)))
+    take = python(lambda so_far, value: str(int(so_far) - int(value)))
+    grouped = table.group_by(FOREIGN_KEY, "split(value, ':')[1]")
+    grouped.reduce(add, take).to_stream().to(f"{at}versions-sums")

@@ -26,7 +26,15 @@ from ottla.pipelines.streams.compiler import checks, roots, steps, times
 from ottla.pipelines.streams.compiler.columns import JSON, column, encode, encode_fault, serde_of, text, untext
 from ottla.pipelines.streams.compiler.roots import is_built_in
 from ottla.pipelines.streams.compiler.state_format import AGGREGATES, StateFormat
-from ottla.pipelines.streams.dropping import DESERIALIZATION, GLOBAL, LATE_RECORDS, NEGATIVE_TIME, PRODUCTION, metric
+from ottla.pipelines.streams.dropping import (
+    DESERIALIZATION,
+    EXPIRED,
+    GLOBAL,
+    LATE_RECORDS,
+    NEGATIVE_TIME,
+    PRODUCTION,
+    metric,
+)
 from ottla.pipelines.streams.graph import (
     REKEYS,
     Aggregate,
@@ -48,10 +56,11 @@ from ottla.pipelines.streams.graph import (
     Topology,
 )
 from ottla.pipelines.streams.handlers import ErrorHandling, Response
-from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, own_topic, remembers, stamped
+from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, has_state_in_front, own_topic, remembers
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import changelog_topic
 from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT
+from ottla.pipelines.streams.tasks.versions import History
 from ottla.pipelines.streams.windows import SessionWindows, Windows
 
 if TYPE_CHECKING:
@@ -113,10 +122,10 @@ class Compiler:
         """One query. Those whose results it reads must have been compiled before."""
         self._dead_letters = []
         results, windows, updates = self._root(query)
-        if updates and stamped(query):
+        if updates and has_state_in_front(query):
             raise PipelineError(
-                f"{query.identity} gives updates, before which Spark has no other step with state, and its source's "
-                "timestamps go by partition time: put .repartition() between them"
+                f"{query.identity} gives updates, before which Spark has no other step with state, and its source "
+                "needs one, for partition times or a versioned table: put .repartition() between them"
             )
         self.shapes[query.root.name] = Shape(results.schema["key"].dataType, results.schema["value"].dataType, windows)
         rows = self._ends(query, results, windows)
@@ -133,7 +142,7 @@ class Compiler:
         origin = inflow.origin
         if isinstance(origin.work, Source):
             wanted = columns
-            if times.needs_places(origin.work.timestamp):
+            if times.needs_places(origin.work.timestamp) or origin.work.history_ms is not None:
                 wanted = tuple(dict.fromkeys((*columns, *checks.PLACES)))
             records = self._source(origin, origin.work, wanted)
             key, value, timestamp = F.col("key"), F.col("value"), F.unix_millis("timestamp")
@@ -152,9 +161,7 @@ class Compiler:
         made = {"key": key, "value": value, "timestamp": timestamp, "seq": F.lit(0).cast("bigint")}
         frame = records.withColumns(made)
         if isinstance(origin.work, Source):
-            frame = self._timed(origin, origin.work, frame)
-            if origin.work.table:
-                frame = frame.where(F.col("key").isNotNull())  # a row without a key is none, as in Kafka Streams
+            frame = self._timed(query, origin, origin.work, frame)
         others = [name for name in columns if name not in made]
         frame = frame.select("key", "value", "timestamp", *others, "seq")
         return steps.apply(frame, inflow.steps, self._table)
@@ -171,11 +178,17 @@ class Compiler:
             self._dead_letters.append(dead)
         return good
 
-    def _timed(self, node: Node, work: Source, frame: DataFrame) -> DataFrame:
+    def _timed(self, query: Query, node: Node, work: Source, frame: DataFrame) -> DataFrame:
         """The records of topics with the times that the source's extractor gives them."""
-        extractor = work.timestamp
-        task = self._format.grouped_by(F.col("partition")) if extractor.knows_partition_time else None
-        return times.timed(frame, extractor, work.reads, task, self._counter(node, NEGATIVE_TIME))
+        task = self._format.grouped_by(F.col("partition")) if has_state_in_front(query) else None
+        frame = times.timed(frame, work.timestamp, work.reads, task, self._counter(node, NEGATIVE_TIME))
+        if work.table:
+            frame = frame.where(F.col("key").isNotNull())  # a row without a key is none, as in Kafka Streams
+        if work.history_ms is None:
+            return frame
+        assert task is not None, "what has a history has a task for each partition"
+        history = History(work.history_ms, newest_only=isinstance(query.work, _OF_NEWEST_ROWS))
+        return times.of_history(frame, history, task, self._counter(node, EXPIRED))
 
     def _counter(self, node: Node, why: str) -> str | None:
         """The metric of what a node drops, for the first who asks: a source may be read by several queries."""
@@ -245,7 +258,10 @@ class Compiler:
             case StreamJoin():
                 return roots.stream_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
             case StreamTableJoin():
-                return roots.stream_table_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
+                tables = [inflow.origin.work for inflow in query.inputs[1]]
+                history_ms = next((table.history_ms for table in tables if isinstance(table, Source)), None)
+                results = roots.stream_table_join(inputs[0], inputs[1], work, (tasks[0], tasks[1]), history_ms)
+                return results, None, False
             case TableJoin() if self._format.version == AGGREGATES:
                 return roots.aggregated_table_join(inputs[0], inputs[1], work), None, True
             case TableJoin():
@@ -412,6 +428,10 @@ def names_topics(query: Query) -> bool:
     return any(isinstance(end, Sink) and end.extractor is not None for end in ends)
 
 
+_OF_NEWEST_ROWS = (Regroup, TableJoin, ForeignKeySubscribe, ForeignKeyMatch)
+"""What knows of a table no more than its rows: a change that is not the newest of its row is none (KIP-914)."""
+
+
 def writes(topology: Topology, query: Query, handling: ErrorHandling) -> list[str]:
     """The topics a query writes to, as far as they are known before their records."""
     topics = [own_topic(topology, flow.end) for flow in query.outflows if carries(flow)]
@@ -434,7 +454,7 @@ def logged_stores(query: Query) -> list[str]:
 
 def _is_plain(query: Query) -> bool:
     """Whether it is an aggregate that Spark has, which gives updates and so stands behind no other step with state."""
-    return isinstance(query.work, Aggregate) and is_built_in(query.work) and not stamped(query)
+    return isinstance(query.work, Aggregate) and is_built_in(query.work) and not has_state_in_front(query)
 
 
 def _which(query: Query, *, final: bool = False) -> Column | None:

@@ -49,6 +49,7 @@ from ottla.pipelines.streams.tasks.sessions import SessionAggregate
 from ottla.pipelines.streams.tasks.sliding import SlidingAggregate
 from ottla.pipelines.streams.tasks.tables import TableJoining
 from ottla.pipelines.streams.tasks.task import Operator
+from ottla.pipelines.streams.tasks.versions import VersionedLookup
 from ottla.pipelines.streams.tasks.windowing import WindowAggregate
 from ottla.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
@@ -136,10 +137,11 @@ def stream_join(left: DataFrame, right: DataFrame, work: StreamJoin, tasks: tupl
 
 
 def stream_table_join(
-    left: DataFrame, right: DataFrame, work: StreamTableJoin, tasks: tuple[Column, Column]
+    left: DataFrame, right: DataFrame, work: StreamTableJoin, tasks: tuple[Column, Column], history_ms: int | None
 ) -> DataFrame:
-    """A stream and a table."""
-    return _pairs(left, right, TableLookup(work.kind), work.joiner, tasks)
+    """A stream and a table, which has a history if it is versioned."""
+    operator = TableLookup(work.kind) if history_ms is None else VersionedLookup(work.kind, history_ms)
+    return _pairs(left, right, operator, work.joiner, tasks)
 
 
 def table_join(left: DataFrame, right: DataFrame, work: TableJoin, tasks: tuple[Column, Column]) -> DataFrame:

@@ -17,7 +17,10 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams import handlers, timestamps
 from ottla.pipelines.streams.compiler.checks import HEADERS, counted
 from ottla.pipelines.streams.compiler.columns import column, text, untext
+from ottla.pipelines.streams.compiler.stateful import MapShelf
 from ottla.pipelines.streams.tasks.stamping import Stamping
+from ottla.pipelines.streams.tasks.task import Task
+from ottla.pipelines.streams.tasks.versions import History
 from ottla.pipelines.streams.timestamps import ARGUMENTS, UNKNOWN_TIME, TimestampExtractor
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ STAMPED = (
     "topic STRING, partition INT, offset BIGINT, timestamp BIGINT, key_text STRING, value_text STRING, "
     "headers_text STRING"
 )
+Timed = tuple[int, str | None, str | None]
+"""A record's time, and its key and value as JSON text."""
 _PIN = "_pin"
 """A column that is not deterministic, so that Spark does not push a filter below it and work a function out twice."""
 
@@ -51,7 +56,7 @@ def timed(
         return frame.withColumn("timestamp", F.unix_millis(F.current_timestamp()))
     if extractor.knows_partition_time:
         assert task is not None, "what knows partition time has a task for each partition"
-        frame = _stamped(frame, extractor, task)
+        frame = _in_order(frame, _Stamper(Stamping(extractor)), task)
     elif extractor.expression is not None:
         found = _milliseconds(frame, column(extractor.expression, *ARGUMENTS[1:]))
         frame = frame.withColumns({"timestamp": found, _PIN: F.spark_partition_id()})
@@ -97,8 +102,16 @@ def _milliseconds(frame: DataFrame, found: Column) -> Column:
     )
 
 
-def _stamped(frame: DataFrame, extractor: TimestampExtractor, task: Column) -> DataFrame:
-    """Records with the times that a task for each partition gives them; null where it found none."""
+def of_history(frame: DataFrame, history: History, task: Column, counter: str | None) -> DataFrame:
+    """The changes of a versioned table's topic that are some. `counter` counts the others."""
+    judged = _in_order(frame, _Historian(history), task).withColumn(_PIN, F.spark_partition_id())
+    if counter is not None:
+        judged = counted(judged, counter, F.when(F.col("timestamp").isNull(), _place(judged, ())))
+    return judged.where(F.col("timestamp").isNotNull() & (F.col(_PIN) >= 0)).drop(_PIN)
+
+
+def _in_order(frame: DataFrame, processor: _OfPartitions, task: Column) -> DataFrame:
+    """Records with the times that a task for each partition gives them; null where it gives none."""
     columns = frame.columns
     kinds: StructType = frame.schema
     has_headers = "headers" in columns
@@ -110,7 +123,7 @@ def _stamped(frame: DataFrame, extractor: TimestampExtractor, task: Column) -> D
         text(F.col("value"), "value").alias("value_text"),
         (F.to_json("headers") if has_headers else F.lit(None).cast("string")).alias("headers_text"),
     )
-    results = rows.groupBy("task").transformWithStateInPandas(_Stamper(Stamping(extractor)), STAMPED, "Append", "None")
+    results = rows.groupBy("task").transformWithStateInPandas(processor, STAMPED, "Append", "None")
     made = {
         "key": untext(F.col("key_text"), "key", kinds["key"].dataType),
         "value": untext(F.col("value_text"), "value", kinds["value"].dataType),
@@ -120,8 +133,33 @@ def _stamped(frame: DataFrame, extractor: TimestampExtractor, task: Column) -> D
     return results.select(*(made.get(name, F.col(name)).alias(name) for name in columns))
 
 
-class _Stamper(StatefulProcessor):
+class _OfPartitions(StatefulProcessor):
     """What Spark calls for the partitions of one number that have records in a batch."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[pd.DataFrame]:
+        """One batch, partition by partition."""
+        import pandas as pd
+
+        batch = pd.concat(rows, ignore_index=True).sort_values([*PLACES], kind="stable")
+        for (topic, partition), group in batch.groupby(["topic", "partition"], sort=True):
+            names = ("timestamp", "key_text", "value_text")
+            records = [
+                (int(time), _text(key_text), _text(value_text))
+                for time, key_text, value_text in zip(*(group[name].tolist() for name in names), strict=True)
+            ]
+            times = self.times(f"{topic}/{partition}", records)
+            yield group.drop(columns="task", errors="ignore").assign(timestamp=pd.array(times, dtype="Int64"))
+
+    def times(self, place: str, records: list[Timed]) -> list[int | None]:
+        """The times of a partition's records, in order."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Stamper(_OfPartitions):
+    """Gives records the times that depend on those before."""
 
     def __init__(self, stamping: Stamping) -> None:
         self._stamping = stamping
@@ -130,24 +168,34 @@ class _Stamper(StatefulProcessor):
         """The time of each topic's partition."""
         self._times = handle.getMapState("partition_times", "place STRING", "time BIGINT")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[pd.DataFrame]:
-        """One batch, partition by partition."""
-        import pandas as pd
+    def times(self, place: str, records: list[Timed]) -> list[int | None]:
+        """By what the extractor makes of them."""
+        known = self._times.getValue((place,)) if self._times.containsKey((place,)) else None
+        before = UNKNOWN_TIME if known is None else int(known[0])
+        times, after = self._stamping.stamp(records, before)
+        if after != before:
+            self._times.updateValue((place,), (after,))
+        return times
 
-        batch = pd.concat(rows, ignore_index=True).sort_values([*PLACES], kind="stable")
-        for (topic, partition), group in batch.groupby(["topic", "partition"], sort=True):
-            place = (f"{topic}/{partition}",)
-            known = self._times.getValue(place) if self._times.containsKey(place) else None
-            before = UNKNOWN_TIME if known is None else int(known[0])
-            names = ("timestamp", "key_text", "value_text")
-            records = [
-                (int(time), *(text if isinstance(text, str) else None for text in texts))
-                for time, *texts in zip(*(group[name].tolist() for name in names), strict=True)
-            ]
-            times, after = self._stamping.stamp(records, before)  # type: ignore[arg-type]
-            if after != before:
-                self._times.updateValue(place, (after,))
-            yield group.drop(columns="task", errors="ignore").assign(timestamp=pd.array(times, dtype="Int64"))
 
-    def close(self) -> None:
-        """Nothing is held."""
+class _Historian(_OfPartitions):
+    """Takes the changes of a versioned table, which has one topic, so that a task has one partition."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """The table's time, and those of its rows."""
+        self._state = handle.getMapState("history", "key STRING", "value STRING")
+
+    def times(self, place: str, records: list[Timed]) -> list[int | None]:
+        """Their own, or none for a change that is none."""
+        task = Task.load(MapShelf(self._state))
+        taken = self._history.admitted(task, [(time, key or "") for time, key, _ in records])
+        task.save()
+        return [time if is_taken else None for (time, _, _), is_taken in zip(records, taken, strict=True)]
+
+
+def _text(value: object) -> str | None:
+    """pandas has several ways to say null."""
+    return value if isinstance(value, str) else None

@@ -46,6 +46,7 @@ import org.apache.kafka.streams.processor.UsePartitionTimeOnInvalidTimestamp;
 import org.apache.kafka.streams.processor.api.ContextualProcessor;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.processor.api.RecordMetadata;
+import org.apache.kafka.streams.state.Stores;
 
 /**
  * What `topologies.py` has, on Kafka Streams: reads all there is in the input topics, writes the results and ends.
@@ -117,6 +118,9 @@ public class Main {
         }
         if (wants("cogroups")) {
             cogroups(at);
+        }
+        if (wants("versions")) {
+            versions(at);
         }
     }
 
@@ -308,6 +312,29 @@ public class Main {
             .to(topic);
     }
 
+    private static void versions(String at) {
+        KStream<String, String> stream = builder.stream(at + "as-of");
+        KTable<String, String> table = versioned(at + "versions");
+        KTable<String, String> other = versioned(at + "versions-two");
+        stream.join(table, PAIR).to(at + "as-of-inner");
+        stream.leftJoin(table.filter((key, row) -> row.length() % 5 > 0), PAIR).to(at + "as-of-left");
+        table.toStream().to(at + "versions-rows");
+        table.join(other, PAIR).toStream().to(at + "versions-both");
+        table.outerJoin(other, PAIR).toStream().to(at + "versions-outer");
+        table.groupBy(
+            (key, row) -> KeyValue.pair(row.split(":")[0], row.split(":")[1]),
+            Grouped.with(Serdes.String(), Serdes.String())).reduce(
+            (sum, number) -> Integer.toString(Integer.parseInt(sum) + Integer.parseInt(number)),
+            (sum, number) -> Integer.toString(Integer.parseInt(sum) - Integer.parseInt(number)))
+            .toStream().to(at + "versions-sums");
+    }
+
+    private static KTable<String, String> versioned(String topic) {
+        return builder.table(topic, Materialized.<String, String>as(
+            Stores.persistentVersionedKeyValueStore("store-of-" + topic, Duration.ofSeconds(5)))
+            .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()));
+    }
+
     /**
      * Everything is consumed, the application's own topics too. What is committed is asked for before the ends: results
      * are written before offsets are committed, so what is equal then stays equal.
@@ -344,7 +371,8 @@ public class Main {
             "groups", List.of("rows"),
             "times", List.of("times-skip", "times-partition", "times-payload", "times-previous"),
             "routes", List.of("routed"),
-            "cogroups", List.of("group-a", "group-b"));
+            "cogroups", List.of("group-a", "group-b"),
+            "versions", List.of("as-of", "versions", "versions-two"));
         return inputs.keySet().stream().filter(Main::wants).flatMap(name -> inputs.get(name).stream())
             .map(name -> at + name).toList();
     }
