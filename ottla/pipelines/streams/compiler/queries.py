@@ -30,6 +30,8 @@ from ottla.pipelines.streams.dropping import (
     DESERIALIZATION,
     EXPIRED,
     GLOBAL,
+    GLOBAL_KEYLESS,
+    INCOMPLETE,
     LATE_RECORDS,
     NEGATIVE_TIME,
     PRODUCTION,
@@ -59,7 +61,7 @@ from ottla.pipelines.streams.handlers import ErrorHandling, Response
 from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, has_state_in_front, own_topic, remembers
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import changelog_topic
-from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT
+from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, SKIPPED
 from ottla.pipelines.streams.tasks.versions import History
 from ottla.pipelines.streams.windows import SessionWindows, Windows
 
@@ -164,7 +166,7 @@ class Compiler:
             frame = self._timed(query, origin, origin.work, frame)
         others = [name for name in columns if name not in made]
         frame = frame.select("key", "value", "timestamp", *others, "seq")
-        return steps.apply(frame, inflow.steps, self._table)
+        return steps.apply(frame, inflow.steps, self._table, self._lacking)
 
     def _source(self, node: Node, work: Source, columns: Sequence[str]) -> DataFrame:
         """The records of topics, decoded."""
@@ -182,13 +184,25 @@ class Compiler:
         """The records of topics with the times that the source's extractor gives them."""
         task = self._format.grouped_by(F.col("partition")) if has_state_in_front(query) else None
         frame = times.timed(frame, work.timestamp, work.reads, task, self._counter(node, NEGATIVE_TIME))
-        if work.table:
-            frame = frame.where(F.col("key").isNotNull())  # a row without a key is none, as in Kafka Streams
+        if work.table:  # a row without a key is none, as in Kafka Streams
+            frame = self._with_key(frame, node, INCOMPLETE)
         if work.history_ms is None:
             return frame
         assert task is not None, "what has a history has a task for each partition"
         history = History(work.history_ms, newest_only=isinstance(query.work, _OF_NEWEST_ROWS))
         return times.of_history(frame, history, task, self._counter(node, EXPIRED))
+
+    def _with_key(self, frame: DataFrame, node: Node, why: str) -> DataFrame:
+        there = F.col("key").isNotNull()
+        return self._lacking(frame, node, ~there, why).where(there)
+
+    def _lacking(self, frame: DataFrame, node: Node, lacks: Column, why: str = INCOMPLETE) -> DataFrame:
+        """A frame of which Spark counts the rows that a node drops; on a shared frame, those of its path."""
+        counter = self._counter(node, why)
+        if counter is None:
+            return frame
+        alive = F.col("_alive") if "_alive" in frame.columns else F.lit(True)
+        return checks.counted(frame, counter, F.when(alive & lacks, F.lit("")))
 
     def _counter(self, node: Node, why: str) -> str | None:
         """The metric of what a node drops, for the first who asks: a source may be read by several queries."""
@@ -210,7 +224,7 @@ class Compiler:
         node = self.topology.nodes[name]
         work = node.work
         assert isinstance(work, GlobalSource)
-        records = self.topics.read_all(work.topic).where(F.col("key").isNotNull())
+        records = self._with_key(self.topics.read_all(work.topic), node, GLOBAL_KEYLESS)
         records = records.select("key", "value", F.lit(work.topic).alias("topic"), "partition", "offset")
         # The topic is read again with each micro-batch, so nothing of it becomes a dead letter.
         handling = replace(self.handling, dead_letter_topic=None)
@@ -246,21 +260,25 @@ class Compiler:
                     results = roots.cogroup(inputs, work, tasks, updates=updates, finals=finals)
                 else:
                     built_in = plain and not work.of_table
+                    if built_in:
+                        lacks = F.col("key").isNull() | F.col("value").isNull()
+                        inputs[0] = self._lacking(inputs[0], query.root, lacks)
                     results = roots.aggregate(
                         inputs[0], work, tasks[0], updates=updates, finals=finals, built_in=built_in
                     )
-                if work.windows is not None and work.late_topic is None:
-                    name = metric(LATE_RECORDS, self.topology.application, query.root.name)
-                    results = checks.counted(results, name, F.when(F.col("kind") == LATE, F.lit("")))
+                if "kind" in results.columns:
+                    results = self._told(query, results)
                 return results, work.windows, plain
             case Regroup():
                 return roots.regroup(inputs[0], work, tasks[0]), None, False
             case StreamJoin():
-                return roots.stream_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
+                told = partial(self._told, query)
+                return roots.stream_join(inputs[0], inputs[1], work, (tasks[0], tasks[1]), told), None, False
             case StreamTableJoin():
                 tables = [inflow.origin.work for inflow in query.inputs[1]]
                 history_ms = next((table.history_ms for table in tables if isinstance(table, Source)), None)
-                results = roots.stream_table_join(inputs[0], inputs[1], work, (tasks[0], tasks[1]), history_ms)
+                told = partial(self._told, query)
+                results = roots.stream_table_join(inputs[0], inputs[1], work, (tasks[0], tasks[1]), history_ms, told)
                 return results, None, False
             case TableJoin() if self._format.version == AGGREGATES:
                 return roots.aggregated_table_join(inputs[0], inputs[1], work), None, True
@@ -285,6 +303,17 @@ class Compiler:
         known = self.shapes.get(origin.name)
         keeps = len(query.inputs[0]) == 1 and not _rekeys(query.inputs[0][0].steps)
         return inputs[0], known.windows if known is not None and keeps else None, False
+
+    def _told(self, query: Query, results: DataFrame) -> DataFrame:
+        """A task's results, of which Spark counts what was dropped; late records with a topic of their own are not."""
+        work = query.work
+        dropped = {INCOMPLETE: SKIPPED, LATE_RECORDS: LATE}
+        if isinstance(work, Aggregate) and work.late_topic is not None:
+            del dropped[LATE_RECORDS]
+        for why, kind in dropped.items():
+            name = metric(why, self.topology.application, query.root.name)
+            results = checks.counted(results, name, F.when(F.col("kind") == kind, F.lit("")))
+        return results
 
     @property
     def _format(self) -> StateFormat:
@@ -388,7 +417,7 @@ class _End:
     windows: Windows | None = None
 
     def build(self, frame: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
-        frame = steps.apply(frame, self.steps, self.compiler._table)
+        frame = steps.apply(frame, self.steps, self.compiler._table, self.compiler._lacking)
         if self.finish is not None:
             frame = steps.end(frame, self.finish)
         topic, key, value = self.bytes(frame)

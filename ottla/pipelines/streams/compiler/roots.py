@@ -6,6 +6,7 @@ windows have as key a struct of `key`, `start` and `end`. `kind` marks late reco
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
 from ottla.pipelines.streams.tasks.sessions import SessionAggregate
 from ottla.pipelines.streams.tasks.sliding import SlidingAggregate
 from ottla.pipelines.streams.tasks.tables import TableJoining
-from ottla.pipelines.streams.tasks.task import Operator
+from ottla.pipelines.streams.tasks.task import RESULT, Operator
 from ottla.pipelines.streams.tasks.versions import VersionedLookup
 from ottla.pipelines.streams.tasks.windowing import WindowAggregate
 from ottla.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
@@ -131,22 +132,33 @@ def regroup(frame: DataFrame, work: Regroup, task: Column) -> DataFrame:
     return transform(Regrouping(), rows).select(key.alias("key"), change.alias("value"), "timestamp")
 
 
-def stream_join(left: DataFrame, right: DataFrame, work: StreamJoin, tasks: tuple[Column, Column]) -> DataFrame:
+Told = Callable[["DataFrame"], "DataFrame"]
+"""Has Spark count what tasks have dropped, by the `kind` of their results."""
+
+
+def stream_join(
+    left: DataFrame, right: DataFrame, work: StreamJoin, tasks: tuple[Column, Column], told: Told
+) -> DataFrame:
     """Two streams, within windows."""
-    return _pairs(left, right, WindowedJoin(work.windows, work.kind), work.joiner, tasks)
+    return _pairs(left, right, WindowedJoin(work.windows, work.kind), work.joiner, tasks, told)
 
 
 def stream_table_join(
-    left: DataFrame, right: DataFrame, work: StreamTableJoin, tasks: tuple[Column, Column], history_ms: int | None
+    left: DataFrame,
+    right: DataFrame,
+    work: StreamTableJoin,
+    tasks: tuple[Column, Column],
+    history_ms: int | None,
+    told: Told,
 ) -> DataFrame:
     """A stream and a table, which has a history if it is versioned."""
     operator = TableLookup(work.kind) if history_ms is None else VersionedLookup(work.kind, history_ms)
-    return _pairs(left, right, operator, work.joiner, tasks)
+    return _pairs(left, right, operator, work.joiner, tasks, told)
 
 
 def table_join(left: DataFrame, right: DataFrame, work: TableJoin, tasks: tuple[Column, Column]) -> DataFrame:
     """Two tables."""
-    pairs = _both(left, right, TableJoining(work.kind), tasks)
+    pairs = _both(left, right, TableJoining(work.kind), tasks, told=None)
     return _table_result(pairs, work)
 
 
@@ -274,13 +286,15 @@ def _foreign_key_result(rows: DataFrame, joiner: Expression) -> DataFrame:
 
 
 def _pairs(
-    left: DataFrame, right: DataFrame, operator: Operator, joiner: Expression, tasks: tuple[Column, Column]
+    left: DataFrame, right: DataFrame, operator: Operator, joiner: Expression, tasks: tuple[Column, Column], told: Told
 ) -> DataFrame:
-    pairs = _both(left, right, operator, tasks)
+    pairs = _both(left, right, operator, tasks, told)
     return pairs.withColumn("value", column(joiner, "key", "left", "right")).select("key", "value", "timestamp")
 
 
-def _both(left: DataFrame, right: DataFrame, operator: Operator, tasks: tuple[Column, Column]) -> DataFrame:
+def _both(
+    left: DataFrame, right: DataFrame, operator: Operator, tasks: tuple[Column, Column], told: Told | None
+) -> DataFrame:
     """What a task makes of two sides: `key`, `left`, `right` and `timestamp`."""
     _same_keys(left, right)
     none = F.lit(None).cast("string")
@@ -288,6 +302,8 @@ def _both(left: DataFrame, right: DataFrame, operator: Operator, tasks: tuple[Co
         _rows(frame, side, tasks[side], text(F.col("value"), "value"), none) for side, frame in enumerate((left, right))
     ]
     results = transform(operator, sides[0].unionByName(sides[1]))
+    if told is not None:
+        results = told(results).where(F.col("kind") == RESULT)
     return results.select(
         untext(F.col("key_text"), "key", left.schema["key"].dataType).alias("key"),
         untext(F.col("value_text"), "value", left.schema["value"].dataType).alias("left"),

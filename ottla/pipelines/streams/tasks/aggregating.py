@@ -20,6 +20,7 @@ class KeyAggregate:
     def process(self, task: Task, record: Record) -> None:
         """Adds a record to its key's row."""
         if record.key is None or record.value is None:
+            task.skip(record)
             return
         old = task.state(record.key)
         if old is None or old["state"] is None:  # as an earlier version kept a row that was taken away

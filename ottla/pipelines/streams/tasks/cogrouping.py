@@ -31,6 +31,7 @@ class CogroupedWindows:
     def process(self, task: Task, record: Record) -> None:
         """Adds a record to the windows that are open for its stream."""
         if record.key is None:
+            task.skip(record)
             return
         close_time = task.observed(record.side, record.timestamp) - self.windows.grace_ms
         starts = [start for start in self.windows.starts(record.timestamp) if self._end(start) > close_time]

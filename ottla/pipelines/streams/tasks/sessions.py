@@ -33,6 +33,7 @@ class SessionAggregate:
     def process(self, task: Task, record: Record) -> None:
         """Puts a record into the session it falls into, which may make two sessions one."""
         if record.key is None:
+            task.skip(record)
             return
         # What the store can still see when the record comes: it has not heard of this record's time yet.
         visible = self._close_time(task.stream_time)

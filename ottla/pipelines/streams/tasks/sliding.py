@@ -33,6 +33,7 @@ class SlidingAggregate:
     def process(self, task: Task, record: Record) -> None:
         """Adds a record to the windows that hold it and makes those that only now differ from others."""
         if record.key is None or record.value is None:
+            task.skip(record)
             return
         time, size = record.timestamp, self.windows.difference_ms
         released = task.stream_time - self.windows.grace_ms

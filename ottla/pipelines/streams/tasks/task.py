@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ottla.pipelines.streams.tasks.entries import Entries
 
-RESULT, LATE, FINAL = 0, 1, 2
-"""A change, a record that came too late, and a window's last word."""
+RESULT, LATE, FINAL, SKIPPED = 0, 1, 2, 3
+"""A change, a record that came too late, a window's last word, and a record that lacks a key or a value."""
 
 
 class Record(NamedTuple):
@@ -144,6 +144,10 @@ class Task:
     def emit(self, output: Output) -> None:
         """Gives out a record."""
         self.outputs.append(output)
+
+    def skip(self, record: Record) -> None:
+        """The record lacks the key or the value that it needs: it changes nothing, and is counted."""
+        self.emit(Output(SKIPPED, None, None, None, record.timestamp))
 
     def mark(self) -> None:
         """Stream time has come here: what closes by it belongs before what is emitted from now on."""

@@ -74,6 +74,7 @@ class VersionedLookup:
                 self._change(task, record.key, record)
             return
         if record.value is None or (record.key is None and self.kind == "inner"):
+            task.skip(record)
             return
         row = self._row(task, record.key, record.timestamp) if record.key is not None else None
         if row is not None or self.kind == "left":
