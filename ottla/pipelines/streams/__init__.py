@@ -11,6 +11,7 @@ from ottla.lazy import front_door
 if TYPE_CHECKING:
     from ottla.pipelines.streams import aggregates as aggregates
     from ottla.pipelines.streams.builder import StreamsBuilder as StreamsBuilder
+    from ottla.pipelines.streams.cogrouped import CogroupedKStream as CogroupedKStream
     from ottla.pipelines.streams.driver import TopologyTestDriver as TopologyTestDriver
     from ottla.pipelines.streams.driver import Windowed as Windowed
     from ottla.pipelines.streams.expressions import python as python
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _LAZY: dict[str, tuple[str, ...]] = {
     "builder": ("StreamsBuilder",),
+    "cogrouped": ("CogroupedKStream",),
     "expressions": ("python",),
     "graph": ("Node", "Topology"),
     "handlers": ("RecordError",),

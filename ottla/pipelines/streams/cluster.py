@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -43,14 +44,21 @@ class ClusterTopics:
         self._sink = dict(sink)
         self._admin = {**FIRST_CONTACT, "bootstrap.servers": bootstrap, **kafka}
         self.partitions: dict[str, int] = {}
+        self.matched: dict[str, list[str]] = {}
+        """The topics that matched a pattern when they were last asked for."""
 
-    def read_stream(self, topics: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    def read_stream(self, topics: Sequence[str], columns: Sequence[str], *, pattern: str | None = None) -> DataFrame:
         """Records as they come, in micro-batches that have a limit: the one of `source`, or `batch_limit`."""
         reader = self._spark.readStream.format("ottla").options(**self._kafka, **self._source)
         reader = reader.option("includeHeaders", "headers" in columns)
         if not {name.lower() for name in self._source} & {name.lower() for name in LIMITS}:
-            reader = reader.option(LIMITS[0], batch_limit(sum(self.partitions[topic] for topic in topics)))
-        return reader.option("subscribe", ",".join(topics)).option("columns", ",".join(columns)).load()
+            read = topics if pattern is None else self.matched.get(pattern, ())
+            reader = reader.option(LIMITS[0], batch_limit(sum(self.partitions[topic] for topic in read)))
+        if pattern is None:
+            reader = reader.option("subscribe", ",".join(topics))
+        else:
+            reader = reader.option("subscribePattern", pattern)
+        return reader.option("columns", ",".join(columns)).load()
 
     def read_all(self, topic: str) -> DataFrame:
         """All records there are, asked anew with each micro-batch."""
@@ -63,6 +71,15 @@ class ClusterTopics:
     def admin(self) -> Admin:
         """An admin of the cluster."""
         return Admin(self._admin)
+
+    def match(self, patterns: Iterable[str]) -> dict[str, list[str]]:
+        """The topics whose whole names match each pattern today; Kafka's own are left out."""
+        wanted = sorted(set(patterns))
+        if wanted:
+            with self.admin() as admin:
+                there = sorted(admin.list_topics())
+            self.matched = {one: [topic for topic in there if re.fullmatch(one, topic)] for one in wanted}
+        return self.matched
 
     def count_partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """How many partitions topics have; one that is not there is refused, for nobody would ever read from it."""
@@ -116,6 +133,8 @@ class ClusterTopics:
 
         rows = compiled.rows
         counts = {topic: self.partitions[topic] for topic in compiled.writes}
+        if compiled.names_topics:
+            return self._placed_by_rows(rows, counts)
         if not counts:
             return already_placed(rows.withColumn("partition", F.lit(0)))
         by_count = {count: partition_column(rows, count) for count in set(counts.values())}
@@ -124,6 +143,18 @@ class ClusterTopics:
             lambda so_far, other: F.when(F.col("topic") == other[0], other[1]).otherwise(so_far), others, column
         )
         return divided(rows.withColumn("partition", chosen), max(counts.values()))
+
+    def _placed_by_rows(self, rows: DataFrame, counts: Mapping[str, int]) -> DataFrame:
+        """As `_placed`, where rows name topics of which nothing is known yet."""
+        from pyspark.sql import functions as F
+
+        from ottla.pipelines.sink.partitioning import divided, partition_column
+        from ottla.pipelines.streams.placing import partition_of
+
+        chosen = partition_of(counts, self._admin)
+        for topic, count in counts.items():
+            chosen = F.when(F.col("topic") == topic, partition_column(rows, count)).otherwise(chosen)
+        return divided(rows.withColumn("partition", chosen), max(self.partitions.values(), default=1))
 
 
 class _EachBatch:

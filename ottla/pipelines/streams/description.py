@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.pipelines.streams.function_text import said
 from ottla.pipelines.streams.graph import GlobalSource, Node, Sink, Source, Topology
 
 
@@ -34,11 +35,13 @@ def _node(topology: Topology, node: Node) -> list[str]:
     readers = ", ".join(child.name for child in topology.children(node.name)) or "none"
     parents = ", ".join(node.parents) or "none"
     match node.work:
-        case Source(topics=topics):
-            return [f"    Source: {node.name} (topics: [{', '.join(topics)}])", f"      --> {readers}"]
+        case Source(topics=topics, pattern=pattern):
+            read = f"[{', '.join(topics)}]" if pattern is None else pattern
+            return [f"    Source: {node.name} (topics: {read})", f"      --> {readers}"]
         case GlobalSource(topic=topic, store=store):
             return [f"    Source: {node.name} (topics: [{topic}], stores: [{store}])", f"      --> {readers}"]
-        case Sink(topic=topic):
-            return [f"    Sink: {node.name} (topic: {topic})", f"      <-- {parents}"]
+        case Sink(topic=topic, extractor=extractor):
+            where = f"topic: {topic}" if extractor is None else f"extractor: {said(extractor) or 'a function'}"
+            return [f"    Sink: {node.name} ({where})", f"      <-- {parents}"]
     stores = ", ".join(node.stores)
     return [f"    Processor: {node.name} (stores: [{stores}])", f"      --> {readers}", f"      <-- {parents}"]

@@ -88,8 +88,8 @@ def _look(node: Node) -> str:
 def _label(node: Node) -> list[str]:
     """What stands in the box: a topic's name, or the step's, with its stores below."""
     match node.work:
-        case Source(topics=topics):
-            return [", ".join(topics)]
-        case GlobalSource(topic=topic) | Sink(topic=topic):
+        case Source():
+            return [", ".join(node.work.reads)]
+        case GlobalSource(topic=topic) | Sink(topic=topic, extractor=None):
             return [topic]
     return [node.name, ", ".join(node.stores)] if node.stores else [node.name]

@@ -27,7 +27,7 @@ from ottla.pipelines.streams.stores import Serde, serde
 from ottla.records import murmur2
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 SCHEMA = (
@@ -285,7 +285,11 @@ class _DirectoryTopics:
         parquet.write_table(pa.table(dict(zip(names, columns, strict=True))), half)
         half.rename(half.with_name(f"{number:09d}.parquet"))  # Spark passes over names that begin with _
 
-    def read_stream(self, topics: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    def read_stream(self, topics: Sequence[str], columns: Sequence[str], *, pattern: str | None = None) -> DataFrame:
+        if pattern is not None:
+            self._home.mkdir(exist_ok=True)
+            reader = self._spark.readStream.schema(SCHEMA).option("recursiveFileLookup", True)
+            return reader.parquet(str(self._home)).where(_matches(pattern)).select(*columns)
         frames = [
             self._spark.readStream.schema(SCHEMA).parquet(str(self.directory(topic))).select(*columns)
             for topic in topics
@@ -301,6 +305,12 @@ class _DirectoryTopics:
 
 def _bytes(value: bytearray | bytes | None) -> bytes | None:
     return None if value is None else bytes(value)
+
+
+def _matches(pattern: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col("topic").rlike(f"^(?:{pattern})$")
 
 
 def _partition(key: bytes | None, partitions: int) -> int:

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DESERIALIZATION = "cannot be deserialised"
-GLOBAL = "of a global table cannot be deserialised"
+GLOBAL = "belong to a global table and cannot be deserialised"
+GLOBAL_KEYLESS = "belong to a global table and have no key"
+INCOMPLETE = "lack the key or the value that is needed"
 PRODUCTION = "cannot be written"
+NEGATIVE_TIME = "have a negative timestamp"
+EXPIRED = "are older than the history of their table"
 LATE_RECORDS = "came too late for their windows"
 """Why records are dropped."""
 PREFIX = "ottla-dropped"
@@ -87,7 +91,7 @@ class Dropped(StreamingQueryListener):
         with self._changed:
             before = self.counts.get((why, node), 0)
             # A global table is read from the beginning with each micro-batch.
-            self.counts[why, node] = count if why == GLOBAL else before + count
+            self.counts[why, node] = count if why in (GLOBAL, GLOBAL_KEYLESS) else before + count
         if self.counts[why, node] != before:
             told = f": {example}" if example else ""
             log.warning("[Application %s, %s] Dropped %d records that %s%s", self._application, node, count, why, told)

@@ -18,7 +18,7 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.function_text import same
 from ottla.pipelines.streams.graph import Custom, Source, Topology
 from ottla.pipelines.streams.planning import Query, has_state, own_topics
-from ottla.pipelines.streams.shape import READS, STORE, UNKNOWN, Shape, path, shape, signature
+from ottla.pipelines.streams.shape import READS, STAMPED, STORE, UNKNOWN, VERSIONED, Shape, path, shape, signature
 
 VERSION = 2
 """Of the notes. The first had no number, and a line of `signature` for each step."""
@@ -26,7 +26,7 @@ Entry = dict[str, Any] | str
 """What is noted of a step; by the first version, a line."""
 TYPE = " type"
 """How the lines end that only Spark knows."""
-NEVER = ("step", READS)
+NEVER = ("step", READS, STAMPED, VERSIONED)
 """What cannot be gone on with by anybody's word: the state is of another kind, or the offsets are of other topics."""
 _OLD_STORE = re.compile(r"Aggregate\((.+?), (?:None|\w+Windows\()")
 
@@ -276,15 +276,16 @@ def _place_of_source(
     """
     if isinstance(entries.get(numbered or ""), str):
         return numbered  # an old line does not say which topics they were
+    wanted = set(_topics("+".join(source.reads)))
     known = {
         place: set(_topics(entry["shape"][READS]))
         for place, entry in entries.items()
         if isinstance(entry, dict) and entry["source"] and entry["number"] and place not in used
     }
-    mine = [place for place, topics in known.items() if topics == set(source.topics)]
+    mine = [place for place, topics in known.items() if topics == wanted]
     if mine:
         return numbered if numbered in mine else mine[0]
-    return numbered if known.get(numbered or "", set()) & set(source.topics) else None
+    return numbered if known.get(numbered or "", set()) & wanted else None
 
 
 def _topics(reads: str) -> list[str]:

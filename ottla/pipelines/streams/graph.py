@@ -16,6 +16,7 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.aggregates import Fold
 from ottla.pipelines.streams.expressions import Expression, Python
 from ottla.pipelines.streams.serdes import Serde
+from ottla.pipelines.streams.timestamps import TimestampExtractor
 from ottla.pipelines.streams.windows import JoinWindows, Windows
 
 if TYPE_CHECKING:
@@ -31,13 +32,24 @@ NAME_LENGTH_MAX = 249
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Records of topics, as a stream or as a table's changelog."""
+    """Records of topics, as a stream or as a table's changelog. With a pattern they are those whose names match it.
+
+    With a history the table is versioned: its rows hold from their times on, and changes find their place.
+    """
 
     topics: tuple[str, ...]
     key: Serde
     value: Serde
     table: bool = False
     store: str | None = None
+    timestamp: TimestampExtractor = field(default_factory=TimestampExtractor)
+    pattern: str | None = None
+    history_ms: int | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Its topics, as they are told: a pattern between slashes."""
+        return self.topics if self.pattern is None else (f"/{self.pattern}/",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +64,12 @@ class GlobalSource:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Records written to a topic; without a serde the type decides."""
+    """Records written to a topic; without a serde the type decides. With an extractor each record names its topic."""
 
     topic: str
     key: Serde | None
     value: Serde | None
+    extractor: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +178,25 @@ class Accumulation:
     subtractor: Python | None = None
 
 
-Aggregation = Folds | Reduction | Accumulation
+@dataclass(frozen=True, slots=True)
+class Cogrouping:
+    """A value that begins as `initial` and grows by the function of each stream; the merger is for sessions."""
+
+    initial: Any
+    adders: tuple[Python, ...]
+    merger: Python | None = None
+
+
+Aggregation = Folds | Reduction | Accumulation | Cogrouping
 """What is gathered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A table by key, or by key and window. `of_table`: of a grouped table's changes, which take out and put in."""
+    """A table by key, or by key and window. `of_table`: of a grouped table's changes, which take out and put in.
+
+    One of a `Cogrouping` has a parent for each of its streams.
+    """
 
     aggregation: Aggregation
     store: str
@@ -309,6 +334,8 @@ class Graph:
     """Nodes by name, in the order they were added: parents first."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
+    timestamp: TimestampExtractor = field(default_factory=TimestampExtractor)
+    """Of sources that do not say."""
     _numbers: int = 0
 
     def name(self, kind: str) -> str:

@@ -101,7 +101,9 @@ FAILED = {
     PRODUCTION: ("Production failed", "LogAndContinueProductionExceptionHandler"),
 }
 """How an error begins, and the handler that goes on."""
-_BEGINNINGS = "|".join(beginning for beginning, _ in FAILED.values())
+EXTRACTION_FAILED = "Timestamp extraction failed"
+"""How the error of a record without a time begins."""
+_BEGINNINGS = "|".join([*(beginning for beginning, _ in FAILED.values()), EXTRACTION_FAILED])
 _RAISED = re.compile(rf"\[USER_RAISED_EXCEPTION\] ((?:{_BEGINNINGS}): [^\n]*?) SQLSTATE:")
 
 

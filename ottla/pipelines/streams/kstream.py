@@ -7,11 +7,13 @@ text over `key`, `value` and `timestamp`, functions of Columns — `lambda value
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams import aggregates
 from ottla.pipelines.streams.aggregates import Fold
+from ottla.pipelines.streams.cogrouped import CogroupedKStream, group
 from ottla.pipelines.streams.expressions import Expression, Python, check, check_python
 from ottla.pipelines.streams.graph import (
     Accumulation,
@@ -111,19 +113,30 @@ class KStream:
     ) -> KStream:
         """The records through a topic of yours: written there and read from there. `name` is that of the reading."""
         self.to(topic, key=key, value=value)
-        source = Source((topic,), Serde.of(key), Serde.of(value))
+        source = Source((topic,), Serde.of(key), Serde.of(value), timestamp=self._graph.timestamp)
         return KStream(self._graph, self._graph.step("KSTREAM-SOURCE", name, source))
 
     def to(
         self,
-        topic: str,
+        topic: str | Python | Callable[..., Any] | None = None,
         *,
         key: str | Serde | None = None,
         value: str | Serde | None = None,
         name: str | None = None,
+        extractor: Expression | None = None,
     ) -> None:
-        """Writes the records to a topic. Without a serde the type decides: long for BIGINT, JSON for a struct."""
-        work = Sink(topic, _serde(key), _serde(value))
+        """Writes the records to a topic. Without a serde the type decides: long for BIGINT, JSON for a struct.
+
+        A function in place of the topic names that of each record, and so does `extractor`, which may be SQL text:
+        Kafka Streams' `TopicNameExtractor`. The topics have to exist.
+        """
+        named = extractor if topic is None else topic
+        if named is None or (topic is not None and extractor is not None):
+            raise PipelineError("to takes a topic, or an extractor that names the topic of each record")
+        if isinstance(topic, str):
+            work = Sink(topic, _serde(key), _serde(value))
+        else:
+            work = Sink("", _serde(key), _serde(value), check(named, "to"))
         self._graph.step("KSTREAM-SINK", name, work, self.node)
 
     def for_each(self, function: Python, *, name: str | None = None) -> None:
@@ -224,10 +237,15 @@ class KGroupedStream:
 
     def __init__(self, graph: Graph, node: str, windows: Windows | None = None) -> None:
         self._graph = graph
-        self._node = node
+        self.node = node
         self._windows = windows
         self._final = False
         self._late_topic: str | None = None
+
+    @property
+    def is_windowed(self) -> bool:
+        """Whether it is grouped by time as well."""
+        return self._windows is not None
 
     def count(self, *, name: str | None = None, named: str | None = None) -> KTable:
         """How many records each key has."""
@@ -263,14 +281,18 @@ class KGroupedStream:
 
     def windowed_by(self, windows: Windows) -> WindowedKStream:
         """Groups by time as well."""
-        return WindowedKStream(self._graph, self._node, windows)
+        return WindowedKStream(self._graph, self.node, windows)
+
+    def cogroup(self, aggregator: Python) -> CogroupedKStream:
+        """The first of several grouped streams of one table: `aggregator(key, value, so_far)` adds its values."""
+        return CogroupedKStream(self._graph, (group(self, aggregator),))
 
     def _table(self, aggregation: Aggregation, kind: str, name: str | None, named: str | None) -> KTable:
         number = self._graph.name(f"KSTREAM-{kind}")
         store = check_name(name) if name else f"{number}-STATE-STORE"
         node = number if named is None else check_name(named)
         work = Aggregate(aggregation, store, self._windows, self._final, self._late_topic)
-        self._graph.add(node, work, self._node, stores=(store,), number=number)
+        self._graph.add(node, work, self.node, stores=(store,), number=number)
         return KTable(self._graph, node, windows=self._windows)
 
 
@@ -300,7 +322,7 @@ class WindowedKStream(KGroupedStream):
 
     def _copy(self) -> WindowedKStream:
         assert self._windows is not None
-        other = WindowedKStream(self._graph, self._node, self._windows)
+        other = WindowedKStream(self._graph, self.node, self._windows)
         other._final, other._late_topic = self._final, self._late_topic
         return other
 

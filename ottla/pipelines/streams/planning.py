@@ -79,10 +79,20 @@ class Query:
     identity: str
 
     @property
-    def reads(self) -> list[str]:
-        """The topics of others that it reads."""
+    def sources(self) -> list[Source]:
+        """Where it reads topics of others."""
         origins = [inflow.origin.work for side in self.inputs for inflow in side]
-        return sorted({topic for work in origins if isinstance(work, Source) for topic in work.topics})
+        return [work for work in origins if isinstance(work, Source)]
+
+    @property
+    def reads(self) -> list[str]:
+        """The topics of others that it reads by their names."""
+        return sorted({topic for work in self.sources for topic in work.topics})
+
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns of the other topics that it reads."""
+        return sorted({work.pattern for work in self.sources if work.pattern is not None})
 
 
 def plan(topology: Topology) -> list[Query]:
@@ -122,9 +132,29 @@ def carries(flow: Outflow) -> bool:
     return isinstance(flow.end.work, Stateful)
 
 
-def has_state(query: Query) -> bool:
-    """Whether Spark keeps state for it; a repartition only moves records."""
+def remembers(query: Query) -> bool:
+    """Whether its root remembers records; a repartition only moves them."""
     return isinstance(query.work, Stateful) and not isinstance(query.work, Repartition)
+
+
+def stamped(query: Query) -> list[Source]:
+    """The sources of which it has to know partition times."""
+    return [work for work in query.sources if work.timestamp.knows_partition_time]
+
+
+def versioned(query: Query) -> list[Source]:
+    """The versioned tables that it reads."""
+    return [work for work in query.sources if work.history_ms is not None]
+
+
+def has_state_in_front(query: Query) -> bool:
+    """Whether Spark keeps state for its sources, in steps of their own."""
+    return bool(stamped(query) or versioned(query))
+
+
+def has_state(query: Query) -> bool:
+    """Whether Spark keeps state for it."""
+    return remembers(query) or has_state_in_front(query)
 
 
 def _query(topology: Topology, node: Node) -> Iterator[Query]:

@@ -20,9 +20,9 @@ after. Nothing here needs Spark until `ProcessorOperator.transform`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.stores import StoreKey, StoreKind, StoreSpec
@@ -45,12 +45,47 @@ class TimeMode(enum.Enum):
     """Stream time: the greatest timestamp of the batches so far, less the delay given. No record is too old for it."""
 
 
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
 class Record(NamedTuple):
     """What a processor sees and forwards. A key or value that is a struct is a dictionary."""
 
     key: Any
     value: Any
     timestamp_ms: int
+    headers: Headers = ()
+
+    def with_key(self, key: Any) -> Record:
+        """The record under another key."""
+        return self._replace(key=key)
+
+    def with_value(self, value: Any) -> Record:
+        """The record with another value."""
+        return self._replace(value=value)
+
+    def with_timestamp(self, timestamp_ms: int) -> Record:
+        """The record at another time, which is not negative."""
+        return _checked(self._replace(timestamp_ms=timestamp_ms))
+
+    def with_headers(self, *headers: tuple[str, bytes | None]) -> Record:
+        """The record with these headers in place of its own."""
+        return self._replace(headers=headers)
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record lies: in a topic of yours, or in one between queries."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Forwarded(NamedTuple):
+    """A record on its way to what comes next: to one child, or without a name to all."""
+
+    record: Record
+    child: str | None = None
 
 
 class Processor:
@@ -72,9 +107,26 @@ class Context(Protocol):
 
     now_ms: int
     """The time that timers go by."""
+    record_metadata: RecordMetadata | None
+    """Where the record being handled lies; None while a timer is."""
 
-    def forward(self, key: Any, value: Any, timestamp_ms: int | None = None) -> None:
-        """Send a record on; without a time, with that of the record or timer being handled."""
+    @overload
+    def forward(self, record: Record, /, *, child: str | None = None) -> None: ...
+
+    @overload
+    def forward(
+        self,
+        key: Any,
+        value: Any,
+        timestamp_ms: int | None = None,
+        *,
+        headers: Headers | None = None,
+        child: str | None = None,
+    ) -> None:
+        """Send a record on, to all steps that come next, or to the one of the name `child`.
+
+        Without a time or headers, with those of the record being handled; a timer has no headers.
+        """
 
     def value(self, store: str) -> ValueStore:
         """This key's value in a key-value store."""
@@ -104,6 +156,15 @@ class Change(NamedTuple):
 Cell = tuple[bytes, int, int]
 """An entry's value, its record's timestamp, and when it expires (`NEVER`)."""
 NEVER = 2**63 - 1
+_NOTHING: Any = object()
+"""No value, which is not the value None."""
+
+
+def _checked(record: Record) -> Record:
+    """As in Kafka Streams, a record that is sent on has a time."""
+    if record.timestamp_ms < 0:
+        raise PipelineError(f"a record's timestamp must not be negative: {record.timestamp_ms}")
+    return record
 
 
 class ValueCell(Protocol):
@@ -148,20 +209,32 @@ class KeySession:
     State is read when it is asked for and written once at the end: each access to Spark's state is a round trip.
     """
 
-    def __init__(self, processor: Processor, mode: TimeMode, state: State, key: Any, now_ms: int) -> None:
+    def __init__(
+        self,
+        processor: Processor,
+        mode: TimeMode,
+        state: State,
+        key: Any,
+        now_ms: int,
+        children: Collection[str] = (),
+    ) -> None:
         self._processor = processor
         self._mode = mode
         self._state = state
         self._key = key
         self._at_ms = now_ms
+        self._headers: Headers = ()
+        self._children = children
         self.now_ms = now_ms
-        self.forwarded: list[Record] = []
+        self.record_metadata: RecordMetadata | None = None
+        self.forwarded: list[Forwarded] = []
         self._specs = {spec.name: spec for spec in processor.stores}
         self._values: dict[str, ValueStore] = {}
         self._maps: dict[str, MapStore] = {}
 
-    def process(self, record: Record) -> None:
-        self._at_ms = record.timestamp_ms
+    def process(self, record: Record, metadata: RecordMetadata | None = None) -> None:
+        self._at_ms, self._headers = record.timestamp_ms, record.headers
+        self.record_metadata = metadata
         self._processor.process(record, self)
 
     def fire(self, at_ms: int) -> None:
@@ -169,7 +242,7 @@ class KeySession:
         timers = self._state.timers()
         for_processor, for_sweep = timers.get(at_ms) or (True, False)
         timers.delete(at_ms)
-        self._at_ms = at_ms
+        self._at_ms, self._headers, self.record_metadata = at_ms, (), None
         if for_sweep:
             for spec in self._specs.values():
                 if spec.ttl_ms is not None:
@@ -189,8 +262,26 @@ class KeySession:
 
     # --- what a processor calls
 
-    def forward(self, key: Any, value: Any, timestamp_ms: int | None = None) -> None:
-        self.forwarded.append(Record(key, value, self._at_ms if timestamp_ms is None else timestamp_ms))
+    def forward(
+        self,
+        key: Any,
+        value: Any = _NOTHING,
+        timestamp_ms: int | None = None,
+        *,
+        headers: Headers | None = None,
+        child: str | None = None,
+    ) -> None:
+        if value is not _NOTHING:
+            at_ms = self._at_ms if timestamp_ms is None else timestamp_ms
+            record = Record(key, value, at_ms, self._headers if headers is None else headers)
+        elif isinstance(key, Record) and timestamp_ms is None and headers is None:
+            record = key
+        else:
+            raise PipelineError("forward takes a Record, or a key and a value with a time and headers of their own")
+        if child is not None and child not in self._children:
+            known = ", ".join(sorted(self._children)) or "none"
+            raise PipelineError(f"Unknown child node {child}: those that the processor is connected to are {known}")
+        self.forwarded.append(Forwarded(_checked(record), child))
 
     def value(self, store: str) -> ValueStore:
         if store not in self._values:
@@ -422,14 +513,14 @@ class ProcessorOperator:
                     f"time=TimeMode.PROCESSING or TimeMode.EVENT"
                 )
 
-    def transform(self, records: DataFrame) -> DataFrame:
-        """Records in, records and changes out.
+    def transform(self, records: DataFrame, *, children: Collection[str] = ()) -> DataFrame:
+        """Records in, records and changes out. `children` are the names that records may be forwarded to.
 
         `records` has `key`, `value` and `timestamp` (a TIMESTAMP, or ms as a BIGINT), and of `topic`, `partition`,
-        `offset` and `seq` those that say in which order a key's records come. The result has `key`, `value` and
-        `timestamp` of forwarded records, where `store` is null; and where it is not, `store_key`, `store_value` and
-        `timestamp` of a record for that store's changelog.
+        `offset` and `seq` those that say in which order a key's records come; it may have `headers`. The result has
+        `key`, `value`, `timestamp`, `headers` and `child` of forwarded records, where `store` is null; and where it is
+        not, `store_key`, `store_value` and `timestamp` of a record for that store's changelog.
         """
         from ottla.pipelines.streams.stores.spark import transform
 
-        return transform(self, records)
+        return transform(self, records, children)

@@ -284,12 +284,15 @@ def check(known: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
             )
 
 
-def check_partitions(queries: list[Query], counts: Mapping[str, int]) -> None:
-    """Refuses joins of topics whose partitions do not match."""
+def check_partitions(
+    queries: list[Query], counts: Mapping[str, int], matched: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """Refuses joins of topics whose partitions do not match. `matched` are the topics of each pattern."""
     for query in queries:
         flows = [inflow for side in query.inputs for inflow in side]
         if len(query.inputs) > 1 and all(flow.keeps_partitions for flow in flows):
-            found = {topic: counts[topic] for topic in query.reads}
+            read = [*query.reads, *(topic for one in query.patterns for topic in (matched or {}).get(one, ()))]
+            found = {topic: counts[topic] for topic in read}
             if len(set(found.values())) > 1:
                 listed = ", ".join(f"{topic} has {count}" for topic, count in found.items())
                 is_table = isinstance(query.work, TableJoin)
@@ -325,12 +328,14 @@ def _count(topology: Topology, queries: list[Query], cluster: ClusterTopics, han
     """The partitions of the topics that are read; what is written to must be there too."""
     own = {*own_topics(topology, queries)}
     changelogs = {changelog_topic(topology.application, name) for query in queries for name in logged_stores(query)}
+    matched = cluster.match(one for query in queries for one in query.patterns)
     reads = {topic for query in queries for topic in query.reads}
+    reads |= {topic for topics in matched.values() for topic in topics}
     tables = {node.work.topic for node in topology.nodes.values() if isinstance(node.work, GlobalSource)}
     ends = {topic for query in queries for topic in writes(topology, query, handling)} - own - changelogs
     counts = cluster.count_partitions(reads | tables | ends)
     read_counts = {topic: counts[topic] for topic in sorted(reads)}
-    check_partitions(queries, read_counts)
+    check_partitions(queries, read_counts, matched)
     return read_counts
 
 

@@ -16,6 +16,7 @@ from ottla.pipelines.streams.graph import (
     Accumulation,
     Aggregate,
     Aggregation,
+    Cogrouping,
     Custom,
     FlatMap,
     Folds,
@@ -32,12 +33,16 @@ from ottla.pipelines.streams.graph import (
     TableJoin,
     Topology,
 )
-from ottla.pipelines.streams.planning import Inflow, Query, own_topic
+from ottla.pipelines.streams.planning import Inflow, Query, own_topic, stamped, versioned
 from ottla.pipelines.streams.serdes import Serde
+from ottla.pipelines.streams.timestamps import TimestampExtractor
 
 UNKNOWN = "?"
 """An expression whose text nobody can read."""
 READS, WINDOWS, KEYS = "reads", "windows", "keys"
+STAMPED, VERSIONED = "partition times", "versioned tables"
+"""The topics of which a step knows the partition times, and those of versioned tables: both have a step of Spark's in
+front, whose state lies before the step's own."""
 STORE = "store "
 """How the lines of a processor's stores begin: one may come or go."""
 Shape = dict[str, str]
@@ -48,12 +53,16 @@ def shape(topology: Topology, query: Query) -> Shape:
     """The lines of a query."""
     lines = dict(_work(query))
     lines[READS] = " | ".join(", ".join(_read(topology, inflow) for inflow in side) for side in query.inputs)
+    lines[STAMPED] = " | ".join("+".join(source.reads) for source in stamped(query))
+    lines[VERSIONED] = " | ".join("+".join(source.reads) for source in versioned(query))
     if "step" not in lines:
-        return lines
+        return {label: text for label, text in lines.items() if text or label not in (STAMPED, VERSIONED)}
     lines[KEYS] = _all([_key(inflow) for side in query.inputs for inflow in side])
+    times = [_times(work.timestamp) for work in query.sources]
+    if _goes_by_time(query) and any(times):
+        lines["times"] = _all([text or "the record's own" for text in times])
     if _keeps_values(query):
-        sources = [inflow.origin.work for side in query.inputs for inflow in side]
-        lines["values"] = ", ".join(_serde(work.value) for work in sources if isinstance(work, Source))
+        lines["values"] = ", ".join(_serde(work.value) for work in query.sources)
     return {label: text for label, text in lines.items() if text}
 
 
@@ -121,12 +130,15 @@ def _aggregation(aggregation: Aggregation) -> Iterator[tuple[str, str]]:
         case Accumulation(adder=adder, merger=merger, subtractor=subtractor):
             yield "initial", repr(aggregation.initial)
             functions = {"adder": adder, "merger": merger, "subtractor": subtractor}
+        case Cogrouping(adders=adders, merger=merger):
+            yield "initial", repr(aggregation.initial)
+            functions = {**{f"adder {side}": adder for side, adder in enumerate(adders, 1)}, "merger": merger}
     yield from ((name, _text(function)) for name, function in functions.items() if function is not None)
 
 
 def _read(topology: Topology, inflow: Inflow) -> str:
     if isinstance(inflow.origin.work, Source):
-        return "+".join(inflow.origin.work.topics)
+        return "+".join(inflow.origin.work.reads)
     return own_topic(topology, inflow.origin)
 
 
@@ -145,6 +157,20 @@ def _keeps_values(query: Query) -> bool:
     if isinstance(query.work, Aggregate):
         return isinstance(query.work.aggregation, Reduction)
     return not isinstance(query.work, Custom | Repartition)
+
+
+def _goes_by_time(query: Query) -> bool:
+    """Whether what the state holds depends on when records happened, and not on their order alone."""
+    if isinstance(query.work, Aggregate):
+        return query.work.windows is not None
+    return isinstance(query.work, StreamJoin | Custom)
+
+
+def _times(extractor: TimestampExtractor) -> str:
+    """Where times come from; nothing for a record's own, which is what earlier versions noted."""
+    if extractor.expression is not None:
+        return _text(extractor.expression)
+    return "" if extractor == TimestampExtractor() else extractor.name
 
 
 def _names(inflow: Inflow) -> list[str]:

@@ -25,7 +25,8 @@ TICK_MS = 1_000
 TICKS = 60
 TOPICS = (
     "lines", "left", "near-left", "near-right", "near-table", "table-one", "table-two", "orders", "customers",
-    "rows",
+    "rows", "times-skip", "times-partition", "times-payload", "times-previous",
+    "routed", "group-a", "group-b", "as-of", "versions", "versions-two",
 )  # fmt: skip
 WORDS = ("all", "streams", "lead", "to", "kafka", "hello", "join", "summit")
 
@@ -37,6 +38,7 @@ class Record:
     key: str | None
     value: str | None
     timestamp: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,13 @@ class Case:
             "orders": list(self._orders("orders")),
             "customers": list(self._table("customers")),
             "rows": list(self._orders("rows")),
+            "routed": list(self._routed()),
+            "group-a": list(self._stream("group-a", FAR_MS)),
+            "group-b": list(self._stream("group-b", FAR_MS)),
+            "as-of": list(self._stream("as-of", NEAR_MS)),
+            "versions": list(self._orders("versions", self.keys)),
+            "versions-two": list(self._table("versions-two")),
+            **{name: list(self._times_of_their_own(name)) for name in TOPICS if name.startswith("times-")},
         }
 
     def _times(self, name: str, behind_ms: int) -> Iterator[tuple[int, random.Random, int]]:
@@ -94,10 +103,22 @@ class Case:
             value = None if rng.random() < 0.2 else f"{name[-3:]}{index}"
             yield Record(rng.choice(self.keys), value, timestamp)
 
-    def _orders(self, name: str) -> Iterator[Record]:
+    def _orders(self, name: str, keys: tuple[str, ...] = ()) -> Iterator[Record]:
         for index, rng, timestamp in self._times(name, NEAR_MS):
             value = None if rng.random() < 0.1 else f"{rng.choice((*self.keys, 'nobody'))}:{index}"
-            yield Record(f"{self.late}/order-{rng.randrange(40)}", value, timestamp)
+            yield Record(rng.choice(keys) if keys else f"{self.late}/order-{rng.randrange(40)}", value, timestamp)
+
+    def _routed(self) -> Iterator[Record]:
+        for index, rng, timestamp in self._times("routed", NEAR_MS):
+            headers = (("number", str(index).encode()), ("none", None)) if index % 3 else ()
+            yield Record(rng.choice(self.keys), f"r{index}", timestamp, headers)
+
+    def _times_of_their_own(self, name: str) -> Iterator[Record]:
+        """Records that say in their value when they happened, or do not, and have another time or none themselves."""
+        for index, rng, at in self._times(name, NEAR_MS):
+            said = "none" if index and rng.random() < 0.15 else str(at)
+            timestamp = -1 if index and rng.random() < 0.15 else at + (COUNT - index) * (name == "times-payload")
+            yield Record(rng.choice(self.keys), f"{name[-2:]}{index}:{said}", timestamp)
 
 
 CASES = tuple(Case(late) for late in (0, 10, 50, 100))
@@ -117,6 +138,7 @@ def write(bootstrap: str, prefix: str) -> None:
                     key=record.key,
                     value=record.value,
                     timestamp=record.timestamp,
+                    headers=list(record.headers),
                     partition=-1 if name in BY_KEY else partition,
                     on_delivery=lambda error, _: failed.append(error) if error else None,
                 )

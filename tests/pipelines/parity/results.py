@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
 
 from tests.pipelines.parity.inputs import CASES
-from tests.pipelines.parity.topologies import JOINS
+from tests.pipelines.parity.topologies import ROUTES, STREAMS
 from tests.support.survey import read_to_end
 
 THEIRS, OURS = "theirs", "ours"
@@ -38,20 +39,23 @@ class Results:
         return Counter(self._records(name))
 
     def of(self, name: str) -> dict[str, Value] | Counter[Record]:
-        return self.stream(name) if name.endswith("-final") or name in JOINS else self.table(name)
+        return self.stream(name) if name.endswith("-final") or name in STREAMS else self.table(name)
 
     def _records(self, name: str) -> list[Record]:
         places = [TopicPartition(f"{self.side}-{name}", number) for number in range(len(CASES))]
         found = read_to_end(self.bootstrap, places, "read_committed")
+        has_headers, has_time = name in ROUTES, name not in TIME_BY_CHANCE
         return [
-            (_text(key) or "", (_text(value), None if name in TIME_BY_CHANCE else at))
+            (_text(key) or "", (_text(value, headers if has_headers else ()), at if has_time else None))
             for rows in found.values()
-            for _, _, at, key, value, _ in rows
+            for _, _, at, key, value, headers in rows
         ]
 
 
-def _text(encoded: str | None) -> str | None:
-    return None if encoded is None else base64.b64decode(encoded).decode()
+def _text(encoded: str | None, headers: Sequence[Sequence[str | None]] = ()) -> str | None:
+    """What was written, with its headers where they count."""
+    shown = "".join(f" {name}={_text(content)}" for name, content in headers)
+    return None if encoded is None else base64.b64decode(encoded).decode() + shown
 
 
 def difference(wanted: dict[str, Value] | Counter[Record], found: dict[str, Value] | Counter[Record]) -> str:

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from ottla.client import Consumer, Producer
 from ottla.pipelines.streams import RecordError, StreamsBuilder, Topology, TopologyTestDriver, json
-from ottla.pipelines.streams.dropping import DESERIALIZATION, LATE_RECORDS, PRODUCTION
+from ottla.pipelines.streams.dropping import DESERIALIZATION, GLOBAL_KEYLESS, INCOMPLETE, LATE_RECORDS, PRODUCTION
 from ottla.pipelines.streams.serdes import Serde
-from ottla.pipelines.streams.windows import TimeWindows
+from ottla.pipelines.streams.windows import JoinWindows, TimeWindows
 from ottla.testing import Cluster
 from ottla.types import TopicPartition
 
@@ -169,6 +169,47 @@ def test_a_cluster_gets_dead_letters_of_both_handlers_and_the_log_has_their_numb
     assert [value for _, value, _ in read(cluster, out)] == [b"xxx", b"xxxx"]
     letters = {headers["__streams.errors.topic"]: (key, value) for key, value, headers in read(cluster, dead)}
     assert letters == {source.encode(): (b"k", b"bad"), out.encode(): (None, None)}
+
+
+def test_what_lacks_a_key_or_a_value_and_what_comes_late_to_a_join_is_counted(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Kafka Streams drops the same, in its metric `dropped-records-total`; a topology gives every drop a number."""
+    names = ("left", "right", "rates", "plain", "windowed", "joined", "table", "converted")
+    topics = {name: cluster.create_topic(f"dropped.{name}", retention_ms=-1) for name in names}
+    builder = StreamsBuilder()
+    left, right = builder.stream(topics["left"]), builder.stream(topics["right"])
+    rates = builder.global_table(topics["rates"], named="rates")
+    left.group_by_key().count(named="plain").to_stream().to(topics["plain"])
+    windowed = left.group_by_key().windowed_by(TimeWindows.of_size(1000, grace=60_000)).count(named="windowed")
+    windowed.to_stream().to(topics["windowed"])
+    window = JoinWindows.of_time_difference(10, grace=0)
+    left.join(right, "concat(left, right)", window, name="pairs").to(topics["joined"])
+    left.to_table(name="rows").to_stream().to(topics["table"])
+    left.join(rates, "concat(left, right)", key="value", name="convert").to(topics["converted"])
+    topology = builder.build("dropped")
+    start_ms = 1_700_000_000_000
+    records = {
+        "left": [(None, b"1", 0), (b"k", None, 1), (b"k", b"2", 1000), (b"k", b"3", 2)],
+        "right": [(None, b"1", 0)],
+        "rates": [(None, b"1", 0), (b"2", b"x", 0)],
+    }
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for name, found in records.items():
+            for key, value, time in found:
+                producer.send(topics[name], value, key=key, timestamp_ms=start_ms + time)
+    running = topology.start(spark, cluster.bootstrap_servers, checkpoint=str(tmp_path), available_now=True)
+    running.stop()
+    assert running.dropped == {
+        (INCOMPLETE, "plain"): 2,
+        (INCOMPLETE, "windowed"): 1,  # Kafka Streams' windows count a record without a value
+        (INCOMPLETE, "pairs"): 3,
+        (LATE_RECORDS, "pairs"): 1,
+        (INCOMPLETE, "rows"): 1,
+        (INCOMPLETE, "convert"): 1,
+        (GLOBAL_KEYLESS, "rates"): 1,
+    }
+    assert [value for _, value, _ in read(cluster, topics["converted"])] == [b"2x"]
 
 
 def read(cluster: Cluster, topic: str) -> list[tuple[bytes | None, bytes | None, dict[str, bytes | None]]]:

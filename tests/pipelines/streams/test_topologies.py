@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from json import dumps
 from json import loads as parse
@@ -17,6 +19,7 @@ from ottla.client import Admin, Consumer, NewPartitions, NewTopic, Producer
 from ottla.pipelines import PipelineError
 from ottla.pipelines.streams import (
     JoinWindows,
+    RecordError,
     StreamsBuilder,
     TimeWindows,
     Topology,
@@ -128,6 +131,104 @@ def test_a_grouped_table_follows_its_rows_from_group_to_group(spark: SparkSessio
         person.pipe_input("c", None, 12)
         assert totals.read_to_map() == {"x": {"total": 0, "many": 0}, "y": {"total": 3, "mean": 3.0, "many": 1}}
         assert lists.read_to_map() == {"x": [], "y": [3]}
+
+
+def test_streams_with_values_of_several_types_grow_one_table(spark: SparkSession) -> None:
+    """One of them has its keys moved, so all are told apart by their keys and not by their partitions."""
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", value=json("customer STRING, amount INT")).group_by("value.customer")
+    paid = builder.stream("paid", value="long").group_by_key()
+    owes = python(lambda key, order, so_far: {**so_far, "owes": so_far["owes"] + order["amount"]}, "owes INT, n INT")
+    pays = python(lambda key, n, so_far: {"owes": so_far["owes"] - n, "n": so_far["n"] + 1}, "owes INT, n INT")
+    both = orders.cogroup(owes).cogroup(paid, pays)
+    both.aggregate({"owes": 0, "n": 0}, name="accounts").to_stream().to("accounts")
+    both.windowed_by(TimeWindows.of_size(10)).aggregate({"owes": 0, "n": 0}).suppress().to_stream().to("windows")
+    with TopologyTestDriver(builder.build("accounts"), spark, partitions=2) as driver:
+        order, payment = driver.input_topic("orders", value="json"), driver.input_topic("paid", value="long")
+        order.pipe_input("1", {"customer": "ann", "amount": 30}, 1)
+        payment.pipe_input("ann", 10, 2)
+        order.pipe_input("2", {"customer": "bo", "amount": 5}, 3)
+        accounts = driver.output_topic("accounts", value="json")
+        assert accounts.read_to_map() == {"ann": {"owes": 20, "n": 1}, "bo": {"owes": 5, "n": 0}}
+        payment.pipe_input("ann", 20, 15)
+        assert accounts.read_to_map() == {"ann": {"owes": 0, "n": 2}}
+        windows = driver.output_topic("windows", value="json", windows="time")
+        assert windows.read_to_map() == {Windowed("ann", 0): {"owes": 20, "n": 1}}
+        changelog = driver.output_topic("accounts-accounts-changelog", value="json")
+        assert changelog.read_to_map() == {"ann": {"owes": 0, "n": 2}, "bo": {"owes": 5, "n": 0}}
+
+
+def test_records_go_to_the_topic_that_they_name_once_each_and_one_that_is_not_there_fails(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """The topics have several numbers of partitions. What failed for want of a topic is written when it is there."""
+    for topic, partitions in (("named", 2), ("named-a", 3), ("named-b", 1), ("named-all", 2)):
+        cluster.create_topic(topic, partitions)
+    values = [f"{name}{number}" for number in range(20) for name in "ab"]
+    builder = StreamsBuilder()
+    named = builder.stream("named")
+    named.to(lambda value: F.concat(F.lit("named-"), F.substr(value, F.lit(1), F.lit(1))))
+    named.to("named-all")
+    topology = builder.build("naming")
+
+    def run(*more: str) -> None:
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for value in more:
+                producer.send("named", value.encode(), key=value[1:].encode() or None)
+        checkpoint = str(tmp_path / "naming")
+        topology.start(spark, cluster.bootstrap_servers, checkpoint=checkpoint, available_now=True).stop()
+
+    run(*values, "a", "b")
+    with pytest.raises(RecordError, match="Production failed: topic named-c does not exist"):
+        run("a20", "c20", "b20")
+    cluster.create_topic("named-c", 4)
+    run()
+    topics = ("named-a", "named-b", "named-c", "named-all")
+    found = {topic: [(value or b"").decode() for _, value in received(cluster, topic)] for topic in topics}
+    wanted = [*values, "a", "b", "a20", "c20", "b20"]
+    for name in "abc":
+        assert sorted(found[f"named-{name}"]) == sorted(value for value in wanted if value[0] == name)
+    assert sorted(found["named-all"]) == sorted(wanted)
+
+
+def test_a_pattern_stands_for_the_topics_that_match_it_also_for_those_that_come_later(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("logs-(a|b|c)")).group_by_key().count(name="many").to_stream().to("log-counts")
+    topology = builder.build("logs")
+    with TopologyTestDriver(topology, spark) as driver:
+        for topic in ("logs-a", "logs-d", "more-logs-a", "logs-b"):
+            driver.input_topic(topic).pipe_input("k", "v")
+        assert driver.output_topic("log-counts", value="long").read_to_map() == {"k": 2}
+        driver.input_topic("logs-c").pipe_input("k", "v")
+        assert driver.output_topic("log-counts", value="long").read_to_map() == {"k": 3}
+    cluster.create_topic("log-counts")
+
+    def send(topic: str) -> None:
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            producer.send(topic, b"v", key=b"k")
+
+    def counts() -> list[int]:
+        return [int.from_bytes(value or b"") for _, value in received(cluster, "log-counts")]
+
+    for topic in ("logs-a", "logs-aa"):
+        cluster.create_topic(topic, 2)
+        send(topic)
+    checkpoint = str(tmp_path / "logs")
+    topology.start(spark, cluster.bootstrap_servers, checkpoint=checkpoint, available_now=True).stop()
+    assert counts() == [1]
+    cluster.create_topic("logs-b")
+    send("logs-b")
+    with topology.start(spark, cluster.bootstrap_servers, checkpoint=checkpoint) as running:
+        running.process_all_available()
+        assert counts() == [1, 2], "a topic that came while the topology stood still"
+        cluster.create_topic("logs-c", 3)
+        send("logs-c")
+        deadline = time.monotonic() + 60
+        while len(counts()) < 3 and time.monotonic() < deadline:
+            running.process_all_available()
+    assert counts() == [1, 2, 3], "and one that came while it ran"
 
 
 def shop(*, grown: bool = False, factor: int = 1) -> Topology:

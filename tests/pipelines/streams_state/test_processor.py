@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from ottla.pipelines.streams import StreamsBuilder, TopologyTestDriver
 from ottla.pipelines.streams.processor import Change, Context, Processor, ProcessorOperator, Record, TimeMode
@@ -189,6 +190,46 @@ def test_an_event_time_processor_drops_no_record_whatever_its_timestamp(spark: S
     assert seen.pop(40) == ("alarm", f"timer of {day_old - T0_MS}", day_old), "its time had passed: it fires at once"
     assert sorted(seen) == sorted(sent)
     assert len(sent) == 41
+
+
+class Sorting(Processor):
+    """Sends words to counting, numbers to adding and the rest to all, with where it found them among the headers."""
+
+    def process(self, record: Record, context: Context) -> None:
+        assert context.record_metadata is not None
+        marked = record.with_headers(*record.headers, ("from", context.record_metadata.topic.encode()))
+        if record.value == "lost":
+            context.forward(marked, child="nowhere")
+        elif record.value.isalpha():
+            context.forward(marked.with_value(record.value.upper()), child="words")
+        elif record.value.isdigit():
+            context.forward(marked, child="numbers")
+        else:
+            context.forward(record.key, record.value, record.timestamp_ms + 1, headers=(("rest", None),))
+
+
+@pytest.mark.timeout(600)  # Spark on a busy machine
+def test_records_are_forwarded_with_headers_to_the_child_that_is_named(spark: SparkSession) -> None:
+    """A child is a step of the processor's own query, a sink, or a step behind a topic between queries."""
+    builder = StreamsBuilder()
+    operator = ProcessorOperator(processor=Sorting(), key_type="STRING", value_type="STRING")
+    sorted_out = builder.stream("mixed").process(operator)
+    sorted_out.map_values("concat('<', value, '>')", name="words").to("words")
+    sorted_out.to("all", name="all")
+    sorted_out.group_by("value", name="numbers").count(name="many").to_stream().to("many")
+    with TopologyTestDriver(builder.build("sorting"), spark) as driver:
+        mixed = driver.input_topic("mixed")
+        words, everything = driver.output_topic("words"), driver.output_topic("all")
+        for at, value in enumerate(("one", "1", "1", "?")):
+            mixed.pipe_input("k", value, at, headers=(("n", b"7"),) if at == 0 else ())
+        found = [(one.value, one.headers, one.timestamp_ms) for one in words.read_full_records()]
+        headers = (("n", b"7"), ("from", b"mixed"))
+        assert found == [("<ONE>", headers, 0), ("<?>", (("rest", None),), 4)]
+        assert [(one.value, one.headers) for one in everything.read_full_records()] == [("?", (("rest", None),))]
+        assert driver.output_topic("many", value="long").read_to_map() == {"1": 2, "?": 1}
+        mixed.pipe_input("k", "lost", 9)
+        with pytest.raises(StreamingQueryException, match=r"Unknown child node nowhere: .* all, numbers, words"):
+            driver.process()
 
 
 def last_by_key(changes: list[Change]) -> dict[tuple[str, bytes], bytes | None]:

@@ -18,16 +18,29 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, LongType, StructType
+from pyspark.sql.types import DataType, LongType, StringType, StructType
 
-from ottla.pipelines.streams.compiler import checks, roots, steps
-from ottla.pipelines.streams.compiler.columns import JSON, encode, encode_fault, serde_of, text, untext
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams import handlers
+from ottla.pipelines.streams.compiler import checks, roots, steps, times
+from ottla.pipelines.streams.compiler.columns import JSON, column, encode, encode_fault, serde_of, text, untext
 from ottla.pipelines.streams.compiler.roots import is_built_in
 from ottla.pipelines.streams.compiler.state_format import AGGREGATES, StateFormat
-from ottla.pipelines.streams.dropping import DESERIALIZATION, GLOBAL, LATE_RECORDS, PRODUCTION, metric
+from ottla.pipelines.streams.dropping import (
+    DESERIALIZATION,
+    EXPIRED,
+    GLOBAL,
+    GLOBAL_KEYLESS,
+    INCOMPLETE,
+    LATE_RECORDS,
+    NEGATIVE_TIME,
+    PRODUCTION,
+    metric,
+)
 from ottla.pipelines.streams.graph import (
     REKEYS,
     Aggregate,
+    Cogrouping,
     Custom,
     FlatMap,
     ForEach,
@@ -45,21 +58,26 @@ from ottla.pipelines.streams.graph import (
     Topology,
 )
 from ottla.pipelines.streams.handlers import ErrorHandling, Response
-from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, has_state, own_topic
+from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, has_state_in_front, own_topic, remembers
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import changelog_topic
-from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT
+from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, SKIPPED
+from ottla.pipelines.streams.tasks.versions import History
 from ottla.pipelines.streams.windows import SessionWindows, Windows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+CHILD = "child"
+"""Which of its children a processor has forwarded a record to."""
+
+
 class Topics(Protocol):
     """Where topics are: a cluster, or a test driver's directory."""
 
-    def read_stream(self, topics: Sequence[str], columns: Sequence[str]) -> DataFrame:
-        """Records of topics as they come, with Kafka's columns."""
+    def read_stream(self, topics: Sequence[str], columns: Sequence[str], *, pattern: str | None = None) -> DataFrame:
+        """Records of topics as they come, with Kafka's columns; with a pattern, of all whose names match it."""
 
     def read_all(self, topic: str) -> DataFrame:
         """All records that a topic has when a batch begins."""
@@ -82,6 +100,8 @@ class Compiled:
     rows: DataFrame
     updates: bool
     writes: tuple[str, ...]
+    names_topics: bool = False
+    """Whether there are topics that only its rows know."""
 
 
 @dataclass(slots=True)
@@ -98,45 +118,55 @@ class Compiler:
     _dead_letters: list[DataFrame] = field(default_factory=list)
     """Of the query that is being compiled."""
     _counted: set[str] = field(default_factory=set)
-    """The nodes of which a query counts what they drop."""
+    """The metrics of what nodes drop that a query counts."""
 
     def compile(self, query: Query) -> Compiled:
         """One query. Those whose results it reads must have been compiled before."""
         self._dead_letters = []
         results, windows, updates = self._root(query)
+        if updates and has_state_in_front(query):
+            raise PipelineError(
+                f"{query.identity} gives updates, before which Spark has no other step with state, and its source "
+                "needs one, for partition times or a versioned table: put .repartition() between them"
+            )
         self.shapes[query.root.name] = Shape(results.schema["key"].dataType, results.schema["value"].dataType, windows)
         rows = self._ends(query, results, windows)
         if self._dead_letters and "headers" not in rows.columns:
             rows = rows.withColumn("headers", F.lit(None).cast(checks.HEADERS))
         for dead in self._dead_letters:
             rows = rows.unionByName(dead)
-        return Compiled(query, rows, updates, tuple(writes(self.topology, query, self.handling)))
+        topics = tuple(writes(self.topology, query, self.handling))
+        return Compiled(query, rows, updates, topics, names_topics(query))
 
     # --- in front of the root
 
-    def _inflow(self, inflow: Inflow, columns: Sequence[str]) -> DataFrame:
+    def _inflow(self, query: Query, inflow: Inflow, columns: Sequence[str]) -> DataFrame:
         origin = inflow.origin
         if isinstance(origin.work, Source):
-            records = self._source(origin, origin.work, columns)
+            wanted = columns
+            if times.needs_places(origin.work.timestamp) or origin.work.history_ms is not None:
+                wanted = tuple(dict.fromkeys((*columns, *checks.PLACES)))
+            records = self._source(origin, origin.work, wanted)
             key, value, timestamp = F.col("key"), F.col("value"), F.unix_millis("timestamp")
         else:
             shape = self.shapes[origin.name]
             records = self.topics.read_stream([own_topic(self.topology, origin)], columns)
             key = untext(F.col("key").cast("string"), "key", shape.key)
             body = StructType().add("value", shape.value).add("timestamp", LongType())
+            if isinstance(origin.work, Custom):
+                body = body.add(CHILD, StringType())
             records = records.withColumn("_body", F.from_json(F.col("value").cast("string"), body, JSON))
+            if isinstance(origin.work, Custom):
+                child = inflow.steps[0].name if inflow.steps else query.root.name
+                records = records.where(_is_for(child, F.col(f"_body.{CHILD}")))
             value, timestamp = F.col("_body.value"), F.col("_body.timestamp")
-        others = [name for name in columns if name not in ("key", "value", "timestamp")]
-        frame = records.select(
-            key.alias("key"),
-            value.alias("value"),
-            timestamp.alias("timestamp"),
-            *others,
-            F.lit(0).cast("bigint").alias("seq"),
-        )
-        if isinstance(origin.work, Source) and origin.work.table:
-            frame = frame.where(F.col("key").isNotNull())  # a row without a key is none, as in Kafka Streams
-        return steps.apply(frame, inflow.steps, self._table)
+        made = {"key": key, "value": value, "timestamp": timestamp, "seq": F.lit(0).cast("bigint")}
+        frame = records.withColumns(made)
+        if isinstance(origin.work, Source):
+            frame = self._timed(query, origin, origin.work, frame)
+        others = [name for name in columns if name not in made]
+        frame = frame.select("key", "value", "timestamp", *others, "seq")
+        return steps.apply(frame, inflow.steps, self._table, self._lacking)
 
     def _source(self, node: Node, work: Source, columns: Sequence[str]) -> DataFrame:
         """The records of topics, decoded."""
@@ -144,21 +174,46 @@ class Compiler:
             columns = tuple(dict.fromkeys((*columns, *checks.PLACES)))
             if self.handling.dead_letter_topic is not None:
                 columns = tuple(dict.fromkeys((*columns, "headers")))
-        records = self.topics.read_stream(work.topics, columns)
+        records = self.topics.read_stream(work.topics, columns, pattern=work.pattern)
         good, dead = checks.decoded(records, work.key, work.value, self.handling, self._counter(node, DESERIALIZATION))
         if dead is not None:
             self._dead_letters.append(dead)
         return good
 
+    def _timed(self, query: Query, node: Node, work: Source, frame: DataFrame) -> DataFrame:
+        """The records of topics with the times that the source's extractor gives them."""
+        task = self._format.grouped_by(F.col("partition")) if has_state_in_front(query) else None
+        frame = times.timed(frame, work.timestamp, work.reads, task, self._counter(node, NEGATIVE_TIME))
+        if work.table:  # a row without a key is none, as in Kafka Streams
+            frame = self._with_key(frame, node, INCOMPLETE)
+        if work.history_ms is None:
+            return frame
+        assert task is not None, "what has a history has a task for each partition"
+        history = History(work.history_ms, newest_only=isinstance(query.work, _OF_NEWEST_ROWS))
+        return times.of_history(frame, history, task, self._counter(node, EXPIRED))
+
+    def _with_key(self, frame: DataFrame, node: Node, why: str) -> DataFrame:
+        there = F.col("key").isNotNull()
+        return self._lacking(frame, node, ~there, why).where(there)
+
+    def _lacking(self, frame: DataFrame, node: Node, lacks: Column, why: str = INCOMPLETE) -> DataFrame:
+        """A frame of which Spark counts the rows that a node drops; on a shared frame, those of its path."""
+        counter = self._counter(node, why)
+        if counter is None:
+            return frame
+        alive = F.col("_alive") if "_alive" in frame.columns else F.lit(True)
+        return checks.counted(frame, counter, F.when(alive & lacks, F.lit("")))
+
     def _counter(self, node: Node, why: str) -> str | None:
         """The metric of what a node drops, for the first who asks: a source may be read by several queries."""
-        if node.name in self._counted:
+        name = metric(why, self.topology.application, node.name)
+        if name in self._counted:
             return None
-        self._counted.add(node.name)
-        return metric(why, self.topology.application, node.name)
+        self._counted.add(name)
+        return name
 
-    def _input(self, side: tuple[Inflow, ...], columns: Sequence[str]) -> DataFrame:
-        frames = [self._inflow(inflow, columns) for inflow in side]
+    def _input(self, query: Query, side: tuple[Inflow, ...], columns: Sequence[str]) -> DataFrame:
+        frames = [self._inflow(query, inflow, columns) for inflow in side]
         frame = frames[0]
         for other in frames[1:]:
             frame = frame.unionByName(other)
@@ -169,7 +224,7 @@ class Compiler:
         node = self.topology.nodes[name]
         work = node.work
         assert isinstance(work, GlobalSource)
-        records = self.topics.read_all(work.topic).where(F.col("key").isNotNull())
+        records = self._with_key(self.topics.read_all(work.topic), node, GLOBAL_KEYLESS)
         records = records.select("key", "value", F.lit(work.topic).alias("topic"), "partition", "offset")
         # The topic is read again with each micro-batch, so nothing of it becomes a dead letter.
         handling = replace(self.handling, dead_letter_topic=None)
@@ -187,13 +242,13 @@ class Compiler:
     def _root(self, query: Query) -> tuple[DataFrame, Windows | None, bool]:
         """A root's results, their windows, and whether they are updates in Spark's sense."""
         work = query.work
-        plain = isinstance(work, Aggregate) and is_built_in(work)
+        plain = _is_plain(query)
         columns: tuple[str, ...] = ("key", "value", "timestamp")
         if isinstance(work, _NEED_PLACES) and not plain:
             columns += ("topic", "partition", "offset")
-        if not has_state(query):
+        if not remembers(query) or isinstance(work, Custom):
             columns += ("headers",)
-        inputs = [self._input(side, columns) for side in query.inputs]
+        inputs = [self._input(query, side, columns) for side in query.inputs]
         tasks = [self._task(query) for _ in inputs]
         match work:
             case Aggregate():
@@ -201,17 +256,30 @@ class Compiler:
                 updates = not work.final and (
                     query.root.has_named_store or not all(flow.final for flow in query.outflows)
                 )
-                results = roots.aggregate(inputs[0], work, tasks[0], updates=updates, finals=finals)
-                if work.windows is not None and work.late_topic is None:
-                    name = metric(LATE_RECORDS, self.topology.application, query.root.name)
-                    results = checks.counted(results, name, F.when(F.col("kind") == LATE, F.lit("")))
+                if isinstance(work.aggregation, Cogrouping):
+                    results = roots.cogroup(inputs, work, tasks, updates=updates, finals=finals)
+                else:
+                    built_in = plain and not work.of_table
+                    if built_in:
+                        lacks = F.col("key").isNull() | F.col("value").isNull()
+                        inputs[0] = self._lacking(inputs[0], query.root, lacks)
+                    results = roots.aggregate(
+                        inputs[0], work, tasks[0], updates=updates, finals=finals, built_in=built_in
+                    )
+                if "kind" in results.columns:
+                    results = self._told(query, results)
                 return results, work.windows, plain
             case Regroup():
                 return roots.regroup(inputs[0], work, tasks[0]), None, False
             case StreamJoin():
-                return roots.stream_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
+                told = partial(self._told, query)
+                return roots.stream_join(inputs[0], inputs[1], work, (tasks[0], tasks[1]), told), None, False
             case StreamTableJoin():
-                return roots.stream_table_join(inputs[0], inputs[1], work, (tasks[0], tasks[1])), None, False
+                tables = [inflow.origin.work for inflow in query.inputs[1]]
+                history_ms = next((table.history_ms for table in tables if isinstance(table, Source)), None)
+                told = partial(self._told, query)
+                results = roots.stream_table_join(inputs[0], inputs[1], work, (tasks[0], tasks[1]), history_ms, told)
+                return results, None, False
             case TableJoin() if self._format.version == AGGREGATES:
                 return roots.aggregated_table_join(inputs[0], inputs[1], work), None, True
             case TableJoin():
@@ -228,12 +296,24 @@ class Compiler:
                 return roots.foreign_key_result(inputs[0], joiner, tasks[0]), None, False
             case Custom(operator=operator):
                 records = inputs[0].withColumn("timestamp", F.timestamp_millis("timestamp"))
-                results = operator.transform(records)
+                children = [child.name for child in self.topology.children(query.root.name)]
+                results = operator.transform(records, children=children)
                 return results.withColumn("timestamp", F.unix_millis("timestamp")), None, True
         origin = query.inputs[0][0].origin
         known = self.shapes.get(origin.name)
         keeps = len(query.inputs[0]) == 1 and not _rekeys(query.inputs[0][0].steps)
         return inputs[0], known.windows if known is not None and keeps else None, False
+
+    def _told(self, query: Query, results: DataFrame) -> DataFrame:
+        """A task's results, of which Spark counts what was dropped; late records with a topic of their own are not."""
+        work = query.work
+        dropped = {INCOMPLETE: SKIPPED, LATE_RECORDS: LATE}
+        if isinstance(work, Aggregate) and work.late_topic is not None:
+            del dropped[LATE_RECORDS]
+        for why, kind in dropped.items():
+            name = metric(why, self.topology.application, query.root.name)
+            results = checks.counted(results, name, F.when(F.col("kind") == kind, F.lit("")))
+        return results
 
     @property
     def _format(self) -> StateFormat:
@@ -280,6 +360,8 @@ class Compiler:
     def _end(self, query: Query, flow: Outflow, windows: Windows | None) -> _End:
         kept = None if _rekeys(flow.steps) else windows
         which = _which(query, final=flow.final)
+        if which is not None and isinstance(query.work, Custom) and flow.end.name != query.root.name:
+            which = which & _is_for(flow.steps[0].name if flow.steps else flow.end.name, F.col(CHILD))
         if carries(flow):
             return _End(self, which, flow.steps, self._own_bytes(flow.end, kept))
         if isinstance(flow.end.work, ForEach):
@@ -295,7 +377,7 @@ class Compiler:
 
         def made(frame: DataFrame) -> tuple[Column, Column, Column]:
             self.shapes[end.name] = Shape(frame.schema["key"].dataType, frame.schema["value"].dataType, windows)
-            body = F.to_json(F.struct("value", "timestamp"), JSON)
+            body = F.to_json(F.struct(*(name for name in ("value", "timestamp", CHILD) if name in frame.columns)), JSON)
             key = text(F.col("key"), "key").cast("binary")
             return F.lit(own_topic(self.topology, end)), key, body.cast("binary")
 
@@ -335,7 +417,7 @@ class _End:
     windows: Windows | None = None
 
     def build(self, frame: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
-        frame = steps.apply(frame, self.steps, self.compiler._table)
+        frame = steps.apply(frame, self.steps, self.compiler._table, self.compiler._lacking)
         if self.finish is not None:
             frame = steps.end(frame, self.finish)
         topic, key, value = self.bytes(frame)
@@ -369,10 +451,21 @@ _NEED_PLACES = (
 )
 
 
+def names_topics(query: Query) -> bool:
+    """Whether records of it name the topic that they are written to."""
+    ends = [flow.end.work for flow in query.outflows]
+    return any(isinstance(end, Sink) and end.extractor is not None for end in ends)
+
+
+_OF_NEWEST_ROWS = (Regroup, TableJoin, ForeignKeySubscribe, ForeignKeyMatch)
+"""What knows of a table no more than its rows: a change that is not the newest of its row is none (KIP-914)."""
+
+
 def writes(topology: Topology, query: Query, handling: ErrorHandling) -> list[str]:
-    """The topics a query writes to."""
+    """The topics a query writes to, as far as they are known before their records."""
     topics = [own_topic(topology, flow.end) for flow in query.outflows if carries(flow)]
-    topics += [flow.end.work.topic for flow in query.outflows if isinstance(flow.end.work, Sink)]
+    sinks = [flow.end.work for flow in query.outflows if isinstance(flow.end.work, Sink)]
+    topics += [sink.topic for sink in sinks if sink.extractor is None]
     if isinstance(query.work, Aggregate) and query.work.late_topic is not None:
         topics.append(query.work.late_topic)
     topics += [changelog_topic(topology.application, name) for name in logged_stores(query)]
@@ -388,11 +481,16 @@ def logged_stores(query: Query) -> list[str]:
     return [query.work.store] if isinstance(query.work, Aggregate) and query.root.has_named_store else []
 
 
+def _is_plain(query: Query) -> bool:
+    """Whether it is an aggregate that Spark has, which gives updates and so stands behind no other step with state."""
+    return isinstance(query.work, Aggregate) and is_built_in(query.work) and not has_state_in_front(query)
+
+
 def _which(query: Query, *, final: bool = False) -> Column | None:
     """Which rows of a root are its results."""
     if isinstance(query.work, Custom):
         return F.col("store").isNull()
-    if isinstance(query.work, Aggregate) and not is_built_in(query.work):
+    if isinstance(query.work, Aggregate) and not _is_plain(query):
         return F.col("kind") == (FINAL if final else RESULT)
     return None
 
@@ -400,9 +498,24 @@ def _which(query: Query, *, final: bool = False) -> Column | None:
 def _sink_bytes(work: Sink, windows: Windows | None) -> Bytes:
     def made(frame: DataFrame) -> tuple[Column, Column, Column]:
         value = encode(work.value or serde_of(frame.schema["value"].dataType), F.col("value"))
-        return F.lit(work.topic), key_bytes(frame, work.key, windows), value
+        return _sink_topic(frame, work), key_bytes(frame, work.key, windows), value
 
     return made
+
+
+def _sink_topic(frame: DataFrame, work: Sink) -> Column:
+    """The topic of each row of a sink."""
+    if work.extractor is None:
+        return F.lit(work.topic)
+    alive = F.col("_alive") if "_alive" in frame.columns else None
+    named = column(work.extractor, "timestamp", "key", "value", alive=alive)
+    kind = frame.select(named.alias("topic")).schema["topic"].dataType
+    if not isinstance(kind, StringType):
+        raise PipelineError(f"a topic's name is a string, and the extractor gives {kind.simpleString()}")
+    failed, _ = handlers.FAILED[handlers.PRODUCTION]
+    error = F.raise_error(F.lit(f"{failed}: the topic-name extractor gave a record no topic"))
+    missing = named.isNull() if alive is None else alive & named.isNull()
+    return F.when(missing, error.cast("string")).otherwise(named)
 
 
 def _sink_faults(frame: DataFrame, work: Sink, windows: Windows | None) -> list[tuple[Column, str]]:
@@ -445,6 +558,11 @@ def _store_bytes(application: str) -> Bytes:
         return topic, F.col("store_key"), F.col("store_value")
 
     return made
+
+
+def _is_for(child: str, forwarded_to: Column) -> Column:
+    """Whether a record that a processor has forwarded goes to that child, as one without a name goes to all."""
+    return F.coalesce(forwarded_to == child, F.lit(True))
 
 
 def _nothing() -> tuple[Column, Column]:

@@ -6,6 +6,8 @@ windows have as key a struct of `key`, `start` and `end`. `kind` marks late reco
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -31,6 +33,7 @@ from ottla.pipelines.streams.graph import (
     Accumulation,
     Aggregate,
     Aggregation,
+    Cogrouping,
     Folds,
     Reduction,
     Regroup,
@@ -39,13 +42,15 @@ from ottla.pipelines.streams.graph import (
     TableJoin,
 )
 from ottla.pipelines.streams.tasks.aggregating import KeyAggregate, Regrouping, TableAggregate
+from ottla.pipelines.streams.tasks.cogrouping import CogroupedWindows
 from ottla.pipelines.streams.tasks.foreign_keys import Matching, Newest, Subscribing
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
 from ottla.pipelines.streams.tasks.sessions import SessionAggregate
 from ottla.pipelines.streams.tasks.sliding import SlidingAggregate
 from ottla.pipelines.streams.tasks.tables import TableJoining
-from ottla.pipelines.streams.tasks.task import Operator
+from ottla.pipelines.streams.tasks.task import RESULT, Operator
+from ottla.pipelines.streams.tasks.versions import VersionedLookup
 from ottla.pipelines.streams.tasks.windowing import WindowAggregate
 from ottla.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
@@ -62,11 +67,14 @@ def is_built_in(work: Aggregate) -> bool:
     return work.windows is None and isinstance(work.aggregation, Folds)
 
 
-def aggregate(frame: DataFrame, work: Aggregate, task: Column, *, updates: bool, finals: bool) -> DataFrame:
+def aggregate(
+    frame: DataFrame, work: Aggregate, task: Column, *, updates: bool, finals: bool, built_in: bool
+) -> DataFrame:
     """A table by key, or by key and window, of which each change, the last word, or both are wanted."""
     if work.of_table:
         return _table_aggregate(frame, work, task)
-    if work.windows is None and isinstance(work.aggregation, Folds):
+    if built_in:
+        assert isinstance(work.aggregation, Folds), "Spark has named aggregates only"
         return _built_in(frame, work.aggregation)
     arguments = _arguments(work.aggregation)
     given = F.to_json(F.struct(*arguments.values())) if arguments else F.lit("{}")
@@ -88,6 +96,24 @@ def aggregate(frame: DataFrame, work: Aggregate, task: Column, *, updates: bool,
     return results.withColumns(columns).select("kind", "key", "value", "timestamp", "late")
 
 
+def cogroup(frames: list[DataFrame], work: Aggregate, tasks: list[Column], *, updates: bool, finals: bool) -> DataFrame:
+    """As `aggregate`, of several streams."""
+    assert isinstance(work.aggregation, Cogrouping), "only a cogroup has several streams"
+    none = F.lit(None).cast("string")
+    sides = []
+    for side, (frame, task) in enumerate(zip(frames, tasks, strict=True)):
+        _same_keys(frames[0], frame)
+        sides.append(_rows(frame, side, task, text(F.col("value"), "value"), none))
+    rows = reduce(lambda so_far, other: so_far.unionByName(other), sides)
+    results = transform(_operator(work, updates=updates, finals=finals), rows)
+    key = untext(F.col("key_text"), "key", frames[0].schema["key"].dataType)
+    columns = {
+        "key": key if work.windows is None else F.struct(key.alias("key"), "start", "end"),
+        "value": untext(F.col("value_text"), "value", _value_type(None, work.aggregation)),
+    }
+    return results.withColumns(columns).select("kind", "key", "value", "timestamp")
+
+
 def regroup(frame: DataFrame, work: Regroup, task: Column) -> DataFrame:
     """A table's changes told to the groups: `value` is a struct of what is `new` in the group and what was `old`."""
     there = F.col("value").isNotNull()
@@ -106,21 +132,33 @@ def regroup(frame: DataFrame, work: Regroup, task: Column) -> DataFrame:
     return transform(Regrouping(), rows).select(key.alias("key"), change.alias("value"), "timestamp")
 
 
-def stream_join(left: DataFrame, right: DataFrame, work: StreamJoin, tasks: tuple[Column, Column]) -> DataFrame:
+Told = Callable[["DataFrame"], "DataFrame"]
+"""Has Spark count what tasks have dropped, by the `kind` of their results."""
+
+
+def stream_join(
+    left: DataFrame, right: DataFrame, work: StreamJoin, tasks: tuple[Column, Column], told: Told
+) -> DataFrame:
     """Two streams, within windows."""
-    return _pairs(left, right, WindowedJoin(work.windows, work.kind), work.joiner, tasks)
+    return _pairs(left, right, WindowedJoin(work.windows, work.kind), work.joiner, tasks, told)
 
 
 def stream_table_join(
-    left: DataFrame, right: DataFrame, work: StreamTableJoin, tasks: tuple[Column, Column]
+    left: DataFrame,
+    right: DataFrame,
+    work: StreamTableJoin,
+    tasks: tuple[Column, Column],
+    history_ms: int | None,
+    told: Told,
 ) -> DataFrame:
-    """A stream and a table."""
-    return _pairs(left, right, TableLookup(work.kind), work.joiner, tasks)
+    """A stream and a table, which has a history if it is versioned."""
+    operator = TableLookup(work.kind) if history_ms is None else VersionedLookup(work.kind, history_ms)
+    return _pairs(left, right, operator, work.joiner, tasks, told)
 
 
 def table_join(left: DataFrame, right: DataFrame, work: TableJoin, tasks: tuple[Column, Column]) -> DataFrame:
     """Two tables."""
-    pairs = _both(left, right, TableJoining(work.kind), tasks)
+    pairs = _both(left, right, TableJoining(work.kind), tasks, told=None)
     return _table_result(pairs, work)
 
 
@@ -248,13 +286,15 @@ def _foreign_key_result(rows: DataFrame, joiner: Expression) -> DataFrame:
 
 
 def _pairs(
-    left: DataFrame, right: DataFrame, operator: Operator, joiner: Expression, tasks: tuple[Column, Column]
+    left: DataFrame, right: DataFrame, operator: Operator, joiner: Expression, tasks: tuple[Column, Column], told: Told
 ) -> DataFrame:
-    pairs = _both(left, right, operator, tasks)
+    pairs = _both(left, right, operator, tasks, told)
     return pairs.withColumn("value", column(joiner, "key", "left", "right")).select("key", "value", "timestamp")
 
 
-def _both(left: DataFrame, right: DataFrame, operator: Operator, tasks: tuple[Column, Column]) -> DataFrame:
+def _both(
+    left: DataFrame, right: DataFrame, operator: Operator, tasks: tuple[Column, Column], told: Told | None
+) -> DataFrame:
     """What a task makes of two sides: `key`, `left`, `right` and `timestamp`."""
     _same_keys(left, right)
     none = F.lit(None).cast("string")
@@ -262,6 +302,8 @@ def _both(left: DataFrame, right: DataFrame, operator: Operator, tasks: tuple[Co
         _rows(frame, side, tasks[side], text(F.col("value"), "value"), none) for side, frame in enumerate((left, right))
     ]
     results = transform(operator, sides[0].unionByName(sides[1]))
+    if told is not None:
+        results = told(results).where(F.col("kind") == RESULT)
     return results.select(
         untext(F.col("key_text"), "key", left.schema["key"].dataType).alias("key"),
         untext(F.col("value_text"), "value", left.schema["value"].dataType).alias("left"),
@@ -294,6 +336,8 @@ def _operator(work: Aggregate, *, updates: bool, finals: bool) -> Operator:
         case None:
             return KeyAggregate(gathering)
         case TimeWindows():
+            if gathering.streams > 1:
+                return CogroupedWindows(gathering, work.windows, updates, finals)
             return WindowAggregate(gathering, work.windows, updates, finals)
         case SlidingWindows():
             return SlidingAggregate(gathering, work.windows, updates, finals, suppressed=not work.final)
@@ -364,8 +408,12 @@ def _arguments(aggregation: Aggregation) -> dict[int, Column]:
     }
 
 
-def _value_type(given: DataType, aggregation: Reduction | Accumulation) -> DataType:
-    return given if isinstance(aggregation, Reduction) else DataType.fromDDL(aggregation.adder.returns)
+def _value_type(given: DataType | None, aggregation: Reduction | Accumulation | Cogrouping) -> DataType:
+    if isinstance(aggregation, Reduction):
+        assert given is not None, "a reduction's values are those of its records"
+        return given
+    adder = aggregation.adders[0] if isinstance(aggregation, Cogrouping) else aggregation.adder
+    return DataType.fromDDL(adder.returns)
 
 
 def _folded_type(frame: DataFrame, aggregation: Folds, arguments: dict[int, Column]) -> DataType:

@@ -46,7 +46,7 @@ class TaskProcessor(StatefulProcessor):
         """One batch of one task."""
         import pandas as pd
 
-        outputs = run(self._operator, _MapShelf(self._state), ordered(pd.concat(rows, ignore_index=True)))
+        outputs = run(self._operator, MapShelf(self._state), ordered(pd.concat(rows, ignore_index=True)))
         if outputs:
             yield frame(outputs)
 
@@ -95,7 +95,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-class _MapShelf:
+class MapShelf:
     """A task's state in Spark's map state."""
 
     def __init__(self, state: Any) -> None:

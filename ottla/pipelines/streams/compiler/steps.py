@@ -34,14 +34,18 @@ BRANCHES = 1 << 20
 """How many records one may become in a flat_map, as far as their order is kept."""
 
 
-def apply(frame: DataFrame, steps: tuple[Node, ...], tables: Callable[[str], DataFrame]) -> DataFrame:
+Told = Callable[["DataFrame", Node, "Column"], "DataFrame"]
+"""Has Spark count the rows of a frame that a step drops because they lack a key or a value."""
+
+
+def apply(frame: DataFrame, steps: tuple[Node, ...], tables: Callable[[str], DataFrame], told: Told) -> DataFrame:
     """A frame after some steps. `tables` gives the rows of a global table, as `key` and `value`."""
     for step in steps:
-        frame = _apply(frame, step, tables)
+        frame = _apply(frame, step, tables, told)
     return frame
 
 
-def _apply(frame: DataFrame, node: Node, tables: Callable[[str], DataFrame]) -> DataFrame:
+def _apply(frame: DataFrame, node: Node, tables: Callable[[str], DataFrame], told: Told) -> DataFrame:
     alive = F.col("_alive") if "_alive" in frame.columns else None
     match node.work:
         case MapValues(value=value, table=table):
@@ -66,9 +70,10 @@ def _apply(frame: DataFrame, node: Node, tables: Callable[[str], DataFrame]) -> 
         case Peek(function=function):
             return keep(frame, called(function, alive, answer=True))
         case GlobalJoin():
-            return _global_join(frame, node.work, tables(node.work.table))
-        case Pass(what="to_table"):
-            return keep(frame, F.col("key").isNotNull())  # a row without a key is none, as in Kafka Streams
+            return _global_join(frame, node, node.work, tables(node.work.table), told)
+        case Pass(what="to_table"):  # a row without a key is none, as in Kafka Streams
+            there = F.col("key").isNotNull()
+            return keep(told(frame, node, ~there), there)
         case Pass():
             return frame
     raise AssertionError(f"{node.name} is not a step between roots and ends")
@@ -111,9 +116,11 @@ def _flat_map(frame: DataFrame, records: Column, values_only: bool) -> DataFrame
     return exploded.withColumns(new).drop("_position", "_element")
 
 
-def _global_join(frame: DataFrame, work: GlobalJoin, table: DataFrame) -> DataFrame:
+def _global_join(frame: DataFrame, node: Node, work: GlobalJoin, table: DataFrame, told: Told) -> DataFrame:
     rows = table.select(F.col("key").alias("_table_key"), F.col("value").alias("_table_value"))
     wanted = frame.withColumn("_wanted", column(work.key, "key", "value"))
+    lacks = F.col("value").isNull()
+    wanted = told(wanted, node, lacks if work.left else lacks | F.col("_wanted").isNull())
     joined = wanted.join(F.broadcast(rows), F.col("_wanted") == F.col("_table_key"), "left")
     # A record without a value is not joined, as in Kafka Streams.
     joined = keep(joined, F.col("value").isNotNull())

@@ -90,7 +90,7 @@ class MemoryProcessor:
         for record in records:
             session.process(record)
         changes = session.finish()
-        return session.forwarded, changes
+        return [one.record for one in session.forwarded], changes
 
     def advance(self, now_ms: int) -> tuple[list[Record], list[Change]]:
         """Fire the timers whose time has come."""
@@ -107,7 +107,7 @@ class MemoryProcessor:
             self._states[key].timers().registered.discard(at_ms)
             session.fire(at_ms)
             changes += session.finish()
-            forwarded += session.forwarded
+            forwarded += [one.record for one in session.forwarded]
         return forwarded, changes
 
     def _session(self, key: Any, now_ms: int) -> KeySession:

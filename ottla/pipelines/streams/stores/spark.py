@@ -7,7 +7,7 @@ by Spark's: Spark's state vanishes silently, and the changelog has to get the de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import LongType
 
 from ottla.pipelines.errors import PipelineError
-from ottla.pipelines.streams.processor import Cell, KeySession, Record, TimeMode
+from ottla.pipelines.streams.processor import Cell, Headers, KeySession, Record, RecordMetadata, TimeMode
 from ottla.pipelines.streams.stores.spec import StoreKind
 
 if TYPE_CHECKING:
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 _CELL = "value BINARY, timestamp_ms BIGINT, expires_ms BIGINT"
 _TIMERS = "ottla_timers"
+HEADERS = "array<struct<key: string, value: binary>>"
 PLACE = ("topic", "partition", "offset", "seq")
 """Columns that say where a record stands among others of its key, as far as a frame has them."""
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER_SETTING = "spark.sql.streaming.stateStore.providerClass"
 
 
-def transform(operator: ProcessorOperator, records: DataFrame) -> DataFrame:
+def transform(operator: ProcessorOperator, records: DataFrame, children: Collection[str]) -> DataFrame:
     """See `ProcessorOperator.transform`."""
     provider = records.sparkSession.conf.get(PROVIDER_SETTING)
     if provider != ROCKSDB:
@@ -45,11 +46,12 @@ def transform(operator: ProcessorOperator, records: DataFrame) -> DataFrame:
     if operator.time is TimeMode.EVENT:
         chosen = chosen.withWatermark("event_time", f"{operator.watermark_delay_ms} milliseconds")
     # Spark drops late rows by the column that has the watermark. It is left out: the watermark moves, nothing is late.
-    chosen = chosen.select("key", "value", "timestamp_ms", *(name for name in PLACE if name in records.columns))
+    names = (name for name in (*PLACE, "headers") if name in records.columns)
+    chosen = chosen.select("key", "value", "timestamp_ms", *names)
     result = chosen.groupBy("key").transformWithState(
-        _SparkProcessor(operator),
+        _SparkProcessor(operator, frozenset(children)),
         f"store STRING, store_key BINARY, store_value BINARY, key {operator.key_type}, value {operator.value_type}, "
-        f"timestamp BIGINT",
+        f"timestamp BIGINT, headers {HEADERS}, child STRING",
         "Update",
         operator.time.value,
     )
@@ -59,8 +61,9 @@ def transform(operator: ProcessorOperator, records: DataFrame) -> DataFrame:
 class _SparkProcessor(StatefulProcessor):
     """What Spark calls for each key of a batch, and for each timer."""
 
-    def __init__(self, operator: ProcessorOperator) -> None:
+    def __init__(self, operator: ProcessorOperator, children: frozenset[str]) -> None:
         self._operator = operator
+        self._children = children
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = _SparkState(handle, self._operator)
@@ -69,7 +72,7 @@ class _SparkProcessor(StatefulProcessor):
         session = self._session(key, timerValues)
         # A shuffle mixes what several tasks have read; a key's records lie in one partition, in this order.
         for row in sorted(rows, key=lambda row: [row[name] for name in PLACE if name in row]):
-            session.process(Record(row.key, row.value, row.timestamp_ms))
+            session.process(Record(row.key, row.value, row.timestamp_ms, _headers(row)), _metadata(row))
         yield from _rows(session)
 
     def handleExpiredTimer(
@@ -90,12 +93,13 @@ class _SparkProcessor(StatefulProcessor):
                 now_ms = max(0, times.getCurrentWatermarkInMs())
             case TimeMode.NONE:
                 now_ms = 0
-        return KeySession(self._operator.processor, self._operator.time, self._state, key[0], now_ms)
+        operator = self._operator
+        return KeySession(operator.processor, operator.time, self._state, key[0], now_ms, self._children)
 
 
 def _rows(session: KeySession) -> Iterator[Row]:
     changes = session.finish()
-    for record in session.forwarded:
+    for record, child in session.forwarded:
         yield Row(
             store=None,
             store_key=None,
@@ -103,6 +107,8 @@ def _rows(session: KeySession) -> Iterator[Row]:
             key=record.key,
             value=record.value,
             timestamp=record.timestamp_ms,
+            headers=[{"key": name, "value": content} for name, content in record.headers] or None,
+            child=child,
         )
     for change in changes:
         yield Row(
@@ -112,7 +118,21 @@ def _rows(session: KeySession) -> Iterator[Row]:
             key=None,
             value=None,
             timestamp=change.timestamp_ms,
+            headers=None,
+            child=None,
         )
+
+
+def _headers(row: Row) -> Headers:
+    given = row.headers if "headers" in row else None
+    # Spark hands structs over as dictionaries.
+    return tuple((one["key"], None if one["value"] is None else bytes(one["value"])) for one in given or ())
+
+
+def _metadata(row: Row) -> RecordMetadata | None:
+    if "topic" not in row or "offset" not in row:
+        return None
+    return RecordMetadata(row.topic, row.partition, row.offset)
 
 
 class _SparkState:

@@ -20,11 +20,12 @@ class KeyAggregate:
     def process(self, task: Task, record: Record) -> None:
         """Adds a record to its key's row."""
         if record.key is None or record.value is None:
+            task.skip(record)
             return
         old = task.state(record.key)
         if old is None or old["state"] is None:  # as an earlier version kept a row that was taken away
             old = {"at": record.timestamp, "state": self.gathering.initial()}
-        state = self.gathering.add(record.key, record.value, old["state"])
+        state = self.gathering.add(record.key, record.value, old["state"], record.side)
         timestamp = max(old["at"], record.timestamp)
         task.keep(record.key, {} if state is None else {"at": timestamp, "state": state})
         result = self.gathering.result(state)

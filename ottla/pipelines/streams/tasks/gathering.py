@@ -14,7 +14,7 @@ from typing import Any
 from ottla.pipelines.streams import aggregates
 from ottla.pipelines.streams.aggregates import Fold
 from ottla.pipelines.streams.expressions import Python
-from ottla.pipelines.streams.graph import Accumulation, Aggregation, Folds, Reduction
+from ottla.pipelines.streams.graph import Accumulation, Aggregation, Cogrouping, Folds, Reduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,16 @@ class Gathering:
                 return [aggregates.empty(fold) for _, fold in folds]
             case Reduction():
                 return None
-            case Accumulation(initial=initial):
+            case Accumulation(initial=initial) | Cogrouping(initial=initial):
                 return deepcopy(initial)  # a function may put its values into what it is given
 
-    def add(self, key: str, value: str | None, state: Any) -> Any:
-        """The state after one more record."""
+    @property
+    def streams(self) -> int:
+        """How many streams are gathered: those of a cogroup have a time each."""
+        return len(self.aggregation.adders) if isinstance(self.aggregation, Cogrouping) else 1
+
+    def add(self, key: str, value: str | None, state: Any, side: int = 0) -> Any:
+        """The state after one more record, of that stream of a cogroup."""
         given = json.loads(value) if value is not None else {}
         match self.aggregation:
             case Folds(folds):
@@ -47,6 +52,8 @@ class Gathering:
                 return new if state is None else reducer.function(state, new)
             case Accumulation(adder=adder):
                 return adder.function(plain(key), given.get("value"), state)
+            case Cogrouping(adders=adders):
+                return adders[side].function(plain(key), given.get("value"), state)
 
     def subtract(self, key: str, value: str, state: Any) -> Any:
         """The state after a row has left; only Python functions come here, for Spark takes named folds back itself."""
@@ -67,7 +74,7 @@ class Gathering:
                 if left is None or right is None:
                     return right if left is None else left
                 return reducer.function(left, right)
-            case Accumulation(merger=merger):
+            case Accumulation(merger=merger) | Cogrouping(merger=merger):
                 assert merger is not None, "an aggregate of sessions has a merger"
                 return merger.function(plain(key), left, right)
 

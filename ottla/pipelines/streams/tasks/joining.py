@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipelines.streams.tasks.closing import closing_of
-from ottla.pipelines.streams.tasks.task import RESULT, Output, Record, Task
+from ottla.pipelines.streams.tasks.task import LATE, RESULT, Output, Record, Task
 from ottla.pipelines.streams.windows import JoinWindows
 
 LEFT, RIGHT = 0, 1
@@ -34,6 +34,8 @@ class WindowedJoin:
         if record.key is None or record.value is None:
             if record.key is None and record.value is not None and outer:
                 self._emit(task, None, record.side, record.value, None, record.timestamp)
+            else:
+                task.skip(record)
             return
         key_state = task.state(record.key) or {}
         partners = self._partners(task, key_state, record)
@@ -116,6 +118,8 @@ class WindowedJoin:
             seen = task.entries(record.key, key_state, side)
             seen.put(record.timestamp, [*(seen.get(record.timestamp) or ()), record.value])
             closing_of(task, self._retention(), side).opened(record.key, record.timestamp)
+        else:  # it has joined what there is, and nobody that comes will find it: Kafka Streams' store drops it
+            task.emit(Output(LATE, record.key, None, None, record.timestamp))
 
     def _alone(self, task: Task, key: str | None, side: int, value: str, time: int) -> None:
         left, right = (value, None) if side == LEFT else (None, value)
@@ -152,6 +156,7 @@ class TableLookup:
                 task.keep(record.key, {} if record.value is None else {"row": record.value})
             return
         if record.value is None or (record.key is None and self.kind == "inner"):
+            task.skip(record)
             return
         state = task.state(record.key) if record.key is not None else None
         if state is not None or self.kind == "left":

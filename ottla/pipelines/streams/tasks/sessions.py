@@ -33,11 +33,14 @@ class SessionAggregate:
     def process(self, task: Task, record: Record) -> None:
         """Puts a record into the session it falls into, which may make two sessions one."""
         if record.key is None:
+            task.skip(record)
             return
         # What the store can still see when the record comes: it has not heard of this record's time yet.
-        visible = self._close_time(task)
+        visible = self._close_time(task.stream_time)
         time = record.timestamp
-        task.advance(time)
+        # The store goes by what is put into it: of several streams, one may be ahead of another that is late.
+        is_alone = self.gathering.streams == 1
+        observed = task.advance(time) if is_alone else task.observed(record.side, time)
         key_state = task.state(record.key) or {}
         sessions = self._sessions(task, record.key, key_state)
         self._close(sessions, key_state, visible)
@@ -46,13 +49,14 @@ class SessionAggregate:
         for session in near:
             state = self.gathering.merge(record.key, state, session[2])
             start, end = min(start, session[0]), max(end, session[1])
-        if end < self._close_time(task):
+        if end < self._close_time(observed):
             task.emit(Output(LATE, record.key, None, record.extra, time))
             return
         if (start, end) != (time, time):
             for session in near:
                 self._change(task, record.key, session, None)
-        state = self.gathering.add(record.key, record.value, state)
+        task.advance(end)
+        state = self.gathering.add(record.key, record.value, state, record.side)
         merged = [start, end, state]
         for session in near:
             sessions.pop(session[0])
@@ -63,7 +67,7 @@ class SessionAggregate:
 
     def finish(self, task: Task) -> None:
         """Gives out and forgets what has closed."""
-        close_time = self._close_time(task)
+        close_time = self._close_time(task.stream_time)
         closing = self._closing(task)
         done: list[Output] = []
         for key in closing.due(close_time):
@@ -117,5 +121,5 @@ class SessionAggregate:
     def _closing(self, task: Task) -> Closing:
         return closing_of(task, self.windows.gap_ms + self.windows.grace_ms)
 
-    def _close_time(self, task: Task) -> int:
-        return task.stream_time - self.windows.grace_ms - self.windows.gap_ms
+    def _close_time(self, observed: int) -> int:
+        return observed - self.windows.grace_ms - self.windows.gap_ms

@@ -33,13 +33,17 @@ class SlidingAggregate:
     def process(self, task: Task, record: Record) -> None:
         """Adds a record to the windows that hold it and makes those that only now differ from others."""
         if record.key is None or record.value is None:
+            task.skip(record)
             return
         time, size = record.timestamp, self.windows.difference_ms
         released = task.stream_time - self.windows.grace_ms
-        close_time = task.advance(time) - self.windows.grace_ms
+        is_alone = self.gathering.streams == 1
+        observed = task.advance(time) if is_alone else task.observed(record.side, time)
+        close_time = observed - self.windows.grace_ms
         if time + size < close_time:
             task.emit(Output(LATE, record.key, None, record.extra, time))
             return
+        task.advance(time)
         key_state = task.state(record.key) or {}
         windows = self._windows(task, record.key, key_state)
         oldest = max(0, time - 2 * size, task.stream_time - self._retention() + 1)
@@ -104,8 +108,11 @@ class SlidingAggregate:
         closing = self.closing(task)
         last_end = close_time if self.suppressed else close_time - 1
         done: list[Output] = []
-        # What ends before the last batch's last end was given out by it, and takes no record since.
-        first_start = min(task.began_at - self.windows.grace_ms - 1, last_end) - self.windows.difference_ms
+        # What ends before the last batch's last end was given out by it, and takes no record since, but of a stream
+        # that is behind another.
+        first_start: int | None = min(task.began_at - self.windows.grace_ms - 1, last_end) - self.windows.difference_ms
+        if self.gathering.streams > 1:
+            first_start = None
         last_start = last_end - self.windows.difference_ms
         for key in closing.due(last_end):
             key_state = task.state(key) or {}
@@ -157,7 +164,7 @@ class _Page:
         """The record goes into a window, unless the window has closed."""
         assert self.record.key is not None
         if start + self.operator.windows.difference_ms >= self.close_time:
-            state = self.operator.gathering.add(self.record.key, self.record.value, cell[0])
+            state = self.operator.gathering.add(self.record.key, self.record.value, cell[0], self.record.side)
             self.put(start, [state, max(cell[1], self.record.timestamp), False])
 
     def put(self, start: int, cell: Cell) -> None:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ottla.pipelines.streams.tasks.entries import Entries
 
-RESULT, LATE, FINAL = 0, 1, 2
-"""A change, a record that came too late, and a window's last word."""
+RESULT, LATE, FINAL, SKIPPED = 0, 1, 2, 3
+"""A change, a record that came too late, a window's last word, and a record that lacks a key or a value."""
 
 
 class Record(NamedTuple):
@@ -106,6 +106,12 @@ class Task:
         self.meta["stream_time"] = max(self.stream_time, timestamp)
         return self.stream_time
 
+    def observed(self, side: int, timestamp: int) -> int:
+        """The time of one of several streams after a record of that time."""
+        name = f"side {side}"
+        self.meta[name] = max(self.meta.get(name, -1), timestamp)
+        return int(self.meta[name])
+
     def state(self, key: str) -> dict[str, Any] | None:
         """A key's state; None when it has none. Who changes it gives it back to `keep`."""
         if key not in self._open:
@@ -138,6 +144,10 @@ class Task:
     def emit(self, output: Output) -> None:
         """Gives out a record."""
         self.outputs.append(output)
+
+    def skip(self, record: Record) -> None:
+        """The record lacks the key or the value that it needs: it changes nothing, and is counted."""
+        self.emit(Output(SKIPPED, None, None, None, record.timestamp))
 
     def mark(self) -> None:
         """Stream time has come here: what closes by it belongs before what is emitted from now on."""

@@ -26,6 +26,7 @@ class WindowAggregate:
     def process(self, task: Task, record: Record) -> None:
         """Adds a record to its windows."""
         if record.key is None:
+            task.skip(record)
             return
         close_time = task.advance(record.timestamp) - self.windows.grace_ms
         open_starts = [

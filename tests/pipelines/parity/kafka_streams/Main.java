@@ -10,14 +10,19 @@ import java.util.stream.Stream;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+import org.apache.kafka.streams.kstream.CogroupedKStream;
+import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
@@ -25,6 +30,9 @@ import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KGroupedTable;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Named;
+import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.Suppressed;
@@ -32,6 +40,13 @@ import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.processor.LogAndSkipOnInvalidTimestamp;
+import org.apache.kafka.streams.processor.TimestampExtractor;
+import org.apache.kafka.streams.processor.UsePartitionTimeOnInvalidTimestamp;
+import org.apache.kafka.streams.processor.api.ContextualProcessor;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.processor.api.RecordMetadata;
+import org.apache.kafka.streams.state.Stores;
 
 /**
  * What `topologies.py` has, on Kafka Streams: reads all there is in the input topics, writes the results and ends.
@@ -94,6 +109,18 @@ public class Main {
         }
         if (wants("groups")) {
             groups(at);
+        }
+        if (wants("times")) {
+            times(at);
+        }
+        if (wants("routes")) {
+            routes(at);
+        }
+        if (wants("cogroups")) {
+            cogroups(at);
+        }
+        if (wants("versions")) {
+            versions(at);
         }
     }
 
@@ -187,6 +214,127 @@ public class Main {
         return Arrays.stream(list.split(",")).filter(one -> !one.isEmpty());
     }
 
+    private static void times(String at) {
+        timed(at + "times-skip", new LogAndSkipOnInvalidTimestamp()).to(at + "times-skipped");
+        timed(at + "times-partition", new UsePartitionTimeOnInvalidTimestamp()).to(at + "times-stamped");
+        KStream<String, String> said = timed(at + "times-payload", (record, partitionTime) -> said(record, -1L));
+        said.to(at + "times-said");
+        TimeWindows windows = TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), GRACE);
+        emit(said.groupByKey().windowedBy(windows).count(), at + "times-said-windows");
+        KStream<String, String> previous =
+            timed(at + "times-previous", (record, partitionTime) -> said(record, partitionTime + 7));
+        JoinWindows near = JoinWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(1), Duration.ofSeconds(20));
+        said.join(previous, PAIR, near).to(at + "times-joined");
+    }
+
+    private static KStream<String, String> timed(String topic, TimestampExtractor extractor) {
+        return builder.stream(topic, Consumed.<String, String>with(extractor));
+    }
+
+    private static long said(ConsumerRecord<Object, Object> record, long otherwise) {
+        String said = ((String) record.value()).split(":")[1];
+        return said.equals("none") ? otherwise : Long.parseLong(said);
+    }
+
+    private static void routes(String at) {
+        KStream<String, String> routed = builder.<String, String>stream(at + "routed").process(Router::new);
+        KStream<String, String> left = routed.filter((key, value) -> true, Named.as("left-way"));
+        left.to(at + "routed-left");
+        left.to((key, value, context) -> at + "routed-to-" + Integer.parseInt(value.substring(1)) % 2);
+        routed.mapValues(value -> value + "!", Named.as("right-way")).to(at + "routed-right");
+        routed.to(at + "routed-all");
+        routed.repartition(Repartitioned.as("rest")).to(at + "routed-rest");
+    }
+
+    private static class Router extends ContextualProcessor<String, String, String, String> {
+        @Override
+        public void process(Record<String, String> record) {
+            int number = Integer.parseInt(record.value().substring(1));
+            RecordMetadata metadata = context().recordMetadata().get();
+            String place = metadata.partition() + "/" + metadata.offset();
+            Headers headers = new RecordHeaders(record.headers()).add("place", place.getBytes());
+            Record<String, String> marked = record.withHeaders(headers);
+            if (number % 4 == 0 || number % 4 == 3) {
+                context().forward(marked, "left-way");
+            }
+            if (number % 4 == 1 || number % 4 == 3) {
+                context().forward(
+                    record.withValue(record.value() + "?").withTimestamp(record.timestamp() + 5), "right-way");
+            }
+            if (number % 4 == 2) {
+                context().forward(marked.withKey(record.key() + "+"));
+            }
+        }
+    }
+
+    private static void cogroups(String at) {
+        KGroupedStream<String, String> one = builder.<String, String>stream(at + "group-a").groupByKey();
+        KGroupedStream<String, String> two = builder.<String, String>stream(at + "group-b").groupByKey();
+        CogroupedKStream<String, String> both = one
+            .<String>cogroup((key, value, sum) -> mixed(sum, 31, value))
+            .cogroup(two, (key, value, sum) -> mixed(sum, 17, value));
+        both.aggregate(() -> "0", Materialized.with(Serdes.String(), Serdes.String())).toStream().to(at + "cogrouped");
+        TimeWindows tumbling = TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), GRACE);
+        TimeWindows hopping = tumbling.advanceBy(Duration.ofSeconds(4));
+        SlidingWindows sliding = SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(6), Duration.ofMillis(5037));
+        SessionWindows session = SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(1), GRACE);
+        showBoth(
+            both.windowedBy(tumbling).aggregate(() -> "0", Materialized.with(Serdes.String(), Serdes.String())),
+            at + "cogrouped-tumbling");
+        showBoth(
+            both.windowedBy(hopping).aggregate(() -> "0", Materialized.with(Serdes.String(), Serdes.String())),
+            at + "cogrouped-hopping");
+        showBoth(
+            both.windowedBy(sliding).aggregate(() -> "0", Materialized.with(Serdes.String(), Serdes.String())),
+            at + "cogrouped-sliding");
+        showBoth(
+            both.windowedBy(session).aggregate(
+                () -> "0",
+                (key, left, right) -> mixed(left, 7, right),
+                Materialized.with(Serdes.String(), Serdes.String())),
+            at + "cogrouped-session");
+    }
+
+    private static String mixed(String sum, int factor, String value) {
+        return Long.toString(
+            (Long.parseLong(sum) * factor + Long.parseLong(value.replaceAll("\\D", "")) + 1) % 1_000_003);
+    }
+
+    private static void showBoth(KTable<Windowed<String>, String> table, String topic) {
+        show(table, topic);
+        show(table.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded())), topic + "-final");
+    }
+
+    private static void show(KTable<Windowed<String>, String> table, String topic) {
+        table.toStream()
+            .map((window, value) -> KeyValue.pair(
+                window.key() + "@" + window.window().start() + "-" + window.window().end(), value))
+            .to(topic);
+    }
+
+    private static void versions(String at) {
+        KStream<String, String> stream = builder.stream(at + "as-of");
+        KTable<String, String> table = versioned(at + "versions");
+        KTable<String, String> other = versioned(at + "versions-two");
+        stream.join(table, PAIR).to(at + "as-of-inner");
+        stream.leftJoin(table.filter((key, row) -> row.length() % 5 > 0), PAIR).to(at + "as-of-left");
+        table.toStream().to(at + "versions-rows");
+        table.join(other, PAIR).toStream().to(at + "versions-both");
+        table.outerJoin(other, PAIR).toStream().to(at + "versions-outer");
+        table.groupBy(
+            (key, row) -> KeyValue.pair(row.split(":")[0], row.split(":")[1]),
+            Grouped.with(Serdes.String(), Serdes.String())).reduce(
+            (sum, number) -> Integer.toString(Integer.parseInt(sum) + Integer.parseInt(number)),
+            (sum, number) -> Integer.toString(Integer.parseInt(sum) - Integer.parseInt(number)))
+            .toStream().to(at + "versions-sums");
+    }
+
+    private static KTable<String, String> versioned(String topic) {
+        return builder.table(topic, Materialized.<String, String>as(
+            Stores.persistentVersionedKeyValueStore("store-of-" + topic, Duration.ofSeconds(5)))
+            .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()));
+    }
+
     /**
      * Everything is consumed, the application's own topics too. What is committed is asked for before the ends: results
      * are written before offsets are committed, so what is equal then stays equal.
@@ -220,7 +368,11 @@ public class Main {
             "windows", List.of("left"),
             "joins", List.of("near-left", "near-right", "near-table"),
             "tables", List.of("table-one", "table-two", "orders", "customers"),
-            "groups", List.of("rows"));
+            "groups", List.of("rows"),
+            "times", List.of("times-skip", "times-partition", "times-payload", "times-previous"),
+            "routes", List.of("routed"),
+            "cogroups", List.of("group-a", "group-b"),
+            "versions", List.of("as-of", "versions", "versions-two"));
         return inputs.keySet().stream().filter(Main::wants).flatMap(name -> inputs.get(name).stream())
             .map(name -> at + name).toList();
     }

@@ -133,6 +133,16 @@ def test_two_steps_with_one_name_are_refused() -> None:
         plan(builder.build("twice"))
 
 
+def test_a_sink_that_goes_by_its_records_is_described_by_its_function() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to(lambda value: value)
+    builder.stream("more").to(extractor="concat('out-', value)", name="by-value")
+    topology = builder.build("app")
+    assert "Sink: KSTREAM-SINK-0000000001 (extractor: lambda value: value)" in topology.describe()
+    assert "Sink: by-value (extractor: concat('out-', value))" in topology.describe()
+    assert '(["by-value"])' in topology.to_mermaid()
+
+
 def test_building_a_topology_imports_no_spark() -> None:
     steps = ["import sys, tests.unit.pipelines.streams.test_graph as t", "t.word_count().describe()"]
     code = "; ".join([*steps, "print('pyspark' in sys.modules)"])
@@ -165,6 +175,22 @@ def test_mistakes_are_told_where_they_are_made() -> None:
         grouped.aggregate(n=aggregates.count(), most=aggregates.max())
     with pytest.raises(PipelineError, match="one named aggregate, several by name, or initial and adder"):
         grouped.aggregate()
+    adder = python(lambda key, value, so_far: so_far + 1, "int")
+    with pytest.raises(PipelineError, match="cogroup takes streams without windows"):
+        stream.group_by_key().cogroup(adder).cogroup(sessions, adder)
+    windowed = stream.group_by_key().cogroup(adder).windowed_by(SessionWindows.of_inactivity_gap(5))
+    with pytest.raises(PipelineError, match="cogroup them all before windowed_by"):
+        windowed.cogroup(stream.group_by_key(), adder)
+    with pytest.raises(PipelineError, match="give aggregate a merger"):
+        windowed.aggregate(0)
+    with pytest.raises(PipelineError, match="make one value, and return int, string"):
+        stream.group_by_key().cogroup(adder).cogroup(stream.group_by_key(), python(max)).aggregate(0)
+    with pytest.raises(PipelineError, match="mark it with python"):
+        stream.group_by_key().cogroup("value")  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match="a topic, or an extractor"):
+        stream.to()
+    with pytest.raises(PipelineError, match="a topic, or an extractor"):
+        stream.to("out", extractor="value")
     with pytest.raises(PipelineError, match="no serde is named 'avro'"):
         builder.stream("a", value="avro")
     with pytest.raises(PipelineError, match="letters, digits"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from ottla.pipelines import PipelineError
-from ottla.pipelines.streams import JoinWindows, StreamsBuilder, TimeWindows, Topology, aggregates
+from ottla.pipelines.streams import JoinWindows, StreamsBuilder, TimeWindows, Topology, aggregates, evolution
 from ottla.pipelines.streams.planning import own_topics, plan
 from ottla.pipelines.streams.running import check, check_partitions
 from ottla.pipelines.streams.shape import signature
@@ -15,6 +16,44 @@ from ottla.pipelines.streams.shape import signature
 
 def build(builder: StreamsBuilder) -> Topology:
     return builder.build("app")
+
+
+def test_a_pattern_is_read_and_told_as_a_pattern_and_keeps_its_place_when_numbers_shift() -> None:
+    def counted(*, more: bool) -> Topology:
+        builder = StreamsBuilder()
+        if more:
+            builder.stream("new").to("out")
+        builder.stream(re.compile("logs-(a|b+)")).to("copy")
+        builder.stream(re.compile("logs-(a|b+)"), name="logs").join(
+            builder.stream("in"), "left", JoinWindows.of_time_difference(5), name="near"
+        ).to("out")
+        return build(builder)
+
+    first = plan(counted(more=False))
+    assert [(query.reads, query.patterns) for query in first] == [
+        ([], ["logs-(a|b+)"]),
+        (["in"], ["logs-(a|b+)"]),
+    ]
+    assert "Source: logs (topics: logs-(a|b+))" in counted(more=False).describe()
+    known = {"application": "app", "version": 2, "steps": evolution.notes(counted(more=False), first)}
+    grown = counted(more=True).at(evolution.trace(known, counted(more=True)))
+    found = evolution.compare(known, grown, plan(grown))
+    assert {step.place: step.fate.value for step in found.steps} == {
+        "KSTREAM-SOURCE-0000000000-2": "added",
+        "KSTREAM-SOURCE-0000000000": "kept",
+        "near": "kept",
+    }
+    matched = {"logs-(a|b+)": ["logs-a", "logs-b"]}
+    check_partitions(first, {"in": 2, "logs-a": 2, "logs-b": 2}, matched)
+    with pytest.raises(PipelineError, match="in has 2, logs-a has 2, logs-b has 3"):
+        check_partitions(first, {"in": 2, "logs-a": 2, "logs-b": 3}, matched)
+
+
+def test_a_stream_is_of_names_or_of_one_pattern() -> None:
+    builder = StreamsBuilder()
+    for topics in ((), ("a", re.compile("b")), (re.compile("a"), re.compile("b")), (7,)):
+        with pytest.raises(PipelineError, match=r"one topic's name, or one re\.compile"):
+            builder.stream(*topics)
 
 
 def test_a_chain_without_state_is_one_query_however_many_topics_it_ends_in() -> None:

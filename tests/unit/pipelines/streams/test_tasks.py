@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.pipelines.streams import aggregates, python
-from ottla.pipelines.streams.graph import Accumulation, Folds, Reduction
+from ottla.pipelines.streams.graph import Accumulation, Cogrouping, Folds, Reduction
 from ottla.pipelines.streams.tasks.aggregating import KeyAggregate, Regrouping, TableAggregate
+from ottla.pipelines.streams.tasks.cogrouping import CogroupedWindows
 from ottla.pipelines.streams.tasks.foreign_keys import ANSWER, SUBSCRIBE, UNSUBSCRIBE, Matching, Newest, Subscribing
 from ottla.pipelines.streams.tasks.gathering import Gathering
 from ottla.pipelines.streams.tasks.joining import TableLookup, WindowedJoin
@@ -23,6 +24,17 @@ from ottla.pipelines.streams.tasks.windowing import WindowAggregate
 from ottla.pipelines.streams.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 COUNT = Gathering(Folds(((None, aggregates.count()),)))
+MIXED = Gathering(
+    Cogrouping(
+        0,
+        (
+            python(lambda key, value, so_far: (so_far * 3 + value) % 1009, "int"),
+            python(lambda key, value, so_far: (so_far * 5 + value) % 1009, "int"),
+        ),
+        python(lambda key, left, right: (left * 7 + right) % 1009, "int"),
+    )
+)
+"""Of two streams: the order of their records shows."""
 Rows = dict[tuple[str, int | None, int | None], object]
 
 
@@ -92,6 +104,23 @@ def test_a_final_window_comes_once_when_it_has_closed() -> None:
     assert rows(run(operator, shelf, [record("c", 100)])) == {("a", 10, 20): 1, ("c", 10, 20): 1}
 
 
+def test_streams_that_are_grouped_together_are_late_each_by_its_own_time() -> None:
+    operator = CogroupedWindows(MIXED, TimeWindows.of_size(10, grace=5), updates=True, finals=True)
+    shelf = Shelf()
+    first = run(operator, shelf, [record("a", 1, value=7), record("a", 15, value=1), record("a", 2, value=9)])
+    assert late(first) == [2], "its stream was at 15"
+    finals = [one for one in first if one.kind == FINAL]
+    assert rows(finals) == {("a", 0, 10): 7}
+    second = run(operator, shelf, [record("a", 3, value=2, side=1)])
+    assert late(second) == [], "of this stream it is the first"
+    assert rows([one for one in second if one.kind == RESULT]) == {("a", 0, 10): 37}
+    assert rows([one for one in second if one.kind == FINAL]) == {("a", 0, 10): 37}, "its last word was another"
+    third = run(operator, shelf, [record("a", 25, value=1), record("a", 4, value=2, side=1)])
+    assert rows([one for one in third if one.kind == RESULT]) == {("a", 0, 10): 2, ("a", 20, 30): 1}, (
+        "the store does not show the window any more"
+    )
+
+
 @pytest.mark.parametrize(
     "operator",
     [
@@ -101,6 +130,12 @@ def test_a_final_window_comes_once_when_it_has_closed() -> None:
         WindowAggregate(COUNT, TimeWindows.of_size(10, grace=7)),
         SlidingAggregate(COUNT, SlidingWindows.of_time_difference(6, grace=9)),
         SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(5, grace=4)),
+        CogroupedWindows(MIXED, TimeWindows.of_size(10, grace=7).advance_by(4), updates=False, finals=True),
+        SlidingAggregate(MIXED, SlidingWindows.of_time_difference(6, grace=9), updates=False, finals=True),
+        SessionAggregate(MIXED, SessionWindows.of_inactivity_gap(5, grace=4), updates=False, finals=True),
+        CogroupedWindows(MIXED, TimeWindows.of_size(10, grace=7)),
+        SlidingAggregate(MIXED, SlidingWindows.of_time_difference(6, grace=9)),
+        SessionAggregate(MIXED, SessionWindows.of_inactivity_gap(5, grace=4)),
         WindowedJoin(JoinWindows.of_time_difference(4, grace=3), "outer"),
         WindowedJoin(JoinWindows.of_time_difference(4).after(1), "left"),
     ],
@@ -135,6 +170,7 @@ GROWING: list[Operator] = [
     WindowAggregate(COUNT, TimeWindows.of_size(100_000, grace=5).advance_by(50_000), updates=False, finals=True),
     SlidingAggregate(COUNT, SlidingWindows.of_time_difference(100_000, grace=5)),
     SessionAggregate(COUNT, SessionWindows.of_inactivity_gap(100_000, grace=5)),
+    CogroupedWindows(MIXED, TimeWindows.of_size(100_000, grace=5)),
     WindowedJoin(JoinWindows.of_time_difference(100_000, grace=5), "outer"),
     TableLookup("left"),
 ]

@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 
 from ottla.pipelines.errors import PipelineError
-from ottla.pipelines.streams.processor import Change, Context, Processor, ProcessorOperator, Record, TimeMode
+from ottla.pipelines.streams.processor import (
+    Change,
+    Context,
+    KeySession,
+    Processor,
+    ProcessorOperator,
+    Record,
+    RecordMetadata,
+    TimeMode,
+)
 from ottla.pipelines.streams.stores import StoreKind, StoreSpec, serde
-from ottla.pipelines.streams.stores.memory import MemoryProcessor
+from ottla.pipelines.streams.stores.memory import MemoryProcessor, MemoryState
 
 LONG = serde("long")
 
@@ -51,6 +60,45 @@ def run(
     processor: MemoryProcessor, *steps: Callable[[Any], object], key: str = "k", at_ms: int = 0, now_ms: int = 0
 ) -> tuple[list[Record], list[Change]]:
     return processor.process(key, [Record(key, step, at_ms) for step in steps], now_ms=now_ms)
+
+
+def test_what_is_forwarded_has_the_time_and_the_headers_of_what_is_handled_unless_told() -> None:
+    session = KeySession(
+        Scripted(on_timer=lambda context, at_ms: context.forward("t", None)),
+        TimeMode.EVENT, MemoryState(), "k", 100, ("left", "right"),
+    )  # fmt: skip
+    headers, place = (("h", b"1"), ("none", None)), RecordMetadata("in", 2, 7)
+
+    def script(context: Context) -> None:
+        assert context.record_metadata == place
+        context.forward("a", None)
+        context.forward("b", 1, 9, headers=(), child="left")
+        context.forward(record.with_key("c").with_value(2).with_timestamp(8).with_headers(("x", b"")), child="right")
+        context.schedule(50)
+
+    record = Record("k", script, 5, headers)
+    session.process(record, place)
+    session.fire(50)
+    assert session.record_metadata is None
+    assert session.forwarded == [
+        (Record("a", None, 5, headers), None),
+        (Record("b", 1, 9), "left"),
+        (Record("c", 2, 8, (("x", b""),)), "right"),
+        (Record("t", None, 50), None),
+    ]
+
+
+def test_a_forward_that_cannot_be_is_refused() -> None:
+    session = KeySession(Scripted(), TimeMode.NONE, MemoryState(), "k", 0, ("left",))
+    with pytest.raises(PipelineError, match=r"Unknown child node right: .* are left"):
+        session.forward(Record("k", "v", 1), child="right")
+    with pytest.raises(PipelineError, match="must not be negative: -1"):
+        session.forward("k", "v", -1)
+    with pytest.raises(PipelineError, match="must not be negative: -2"):
+        Record("k", "v", 1).with_timestamp(-2)
+    with pytest.raises(PipelineError, match="takes a Record, or a key and a value"):
+        session.forward("k")
+    assert session.forwarded == []
 
 
 def test_what_is_put_is_read_at_once_and_by_the_next_batch() -> None:
