@@ -189,7 +189,7 @@ def test_what_lacks_a_key_or_a_value_and_what_comes_late_to_a_join_is_counted(
     left.join(rates, "concat(left, right)", key="value", name="convert").to(topics["converted"])
     topology = builder.build("dropped")
     start_ms = 1_700_000_000_000
-    records = {
+    records: dict[str, list[tuple[bytes | None, bytes | None, int]]] = {
         "left": [(None, b"1", 0), (b"k", None, 1), (b"k", b"2", 1000), (b"k", b"3", 2)],
         "right": [(None, b"1", 0)],
         "rates": [(None, b"1", 0), (b"2", b"x", 0)],
