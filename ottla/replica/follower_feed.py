@@ -13,7 +13,7 @@ fetch sessions of `server`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ottla.replica.follower import FetchTime
 from ottla.replica.waiters import Waiter, Waiters, bytes_available
@@ -134,28 +134,47 @@ class FollowerFeed(FetchTime):
 
 class FollowerWaiter(Waiter):
     """A follower's fetch that waits for `bytes_min` bytes in the partitions of its session that are awake, or until
-    this node begins to lead something else that the follower is in sync with."""
+    this node begins to lead something else that the follower is in sync with.
 
-    __slots__ = ("_bytes_min", "_feed", "_follower")
+    A change of one partition costs a look at that one. When thousands of a session are awake, because their follower
+    was restarted, thousands of them change at once.
+    """
+
+    __slots__ = ("_available", "_bytes_min", "_feed", "_follower", "_interests")
 
     def __init__(
         self, feed: FollowerFeed, follower: AwaitedFollower, on_done: Callable[[], None], *, bytes_min: int
     ) -> None:
-        awake = [one.partition for one in feed.awake if one.partition is not None]
-        super().__init__([feed, follower, *awake], on_done)
+        self._interests = {one.partition: one for one in feed.awake if one.partition is not None}
+        super().__init__([feed, follower, *self._interests], on_done)
         self._feed = feed
         self._follower = follower
         self._bytes_min = bytes_min
+        self._available: dict[Partition, int] = {}
+        """What the last look at a partition found; empty until the first look, which is at all of them."""
 
     def look(self, partition: object) -> bool:
         if partition is self._follower:
             return True
-        missing = self._bytes_min
+        interest = self._interests.get(cast("Partition", partition)) if self._available else None
+        return self._look_at([interest] if interest is not None else self._all())
+
+    def _all(self) -> list[Interest]:
+        """All that are awake, those too that have woken since: their next changes are heard of as well."""
         for one in self._feed.awake:
+            if one.partition is not None and one.partition not in self._interests:
+                self._interests[one.partition] = one
+                one.partition.waiters[self] = None
+        self.partitions = [self._feed, self._follower, *self._interests]
+        return list(self._interests.values())
+
+    def _look_at(self, interests: Iterable[Interest]) -> bool:
+        for one in interests:
             if one.partition is None or one.start is None:
                 continue  # it does not exist: no reason to answer, and none to wait
             available = bytes_available(one.partition, one.start, one.bytes_max, one.leader_epoch, Isolation.LOG_END)
             if available is None:
                 return True
-            missing -= available
-        return missing <= 0
+            self._bytes_min -= available - self._available.get(one.partition, 0)
+            self._available[one.partition] = available
+        return self._bytes_min <= 0

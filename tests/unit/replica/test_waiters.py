@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.replica import DataWaiter, OutcomeWaiter, Partition
+import pytest
+
+from ottla.replica import DataWaiter, FollowerFeed, FollowerWaiter, Interest, OutcomeWaiter, Partition, follower_feed
 from ottla.storage import Isolation
 from tests.support.logs import make_batch
 from tests.unit.replica.node import NODE_ID, TestNode
@@ -23,6 +25,89 @@ def park_for_data(node: TestNode, partition: Partition, told: list[int], *, byte
     )
     node.replicas.waiters.park(waiter, 500)
     return waiter
+
+
+class WaitingFollower:
+    """A follower's session whose partitions are awake, as the handler of Fetch leaves them, and a fetch that waits."""
+
+    def __init__(self, node: TestNode, partitions: list[Partition], *, bytes_min: int) -> None:
+        self.node = node
+        self.feed = FollowerFeed(2, 8, node.replicas.waiters, node.world.clock.monotonic_ms())
+        self.interests = [self.interest(partition) for partition in partitions]
+        for interest in self.interests:
+            self.feed.add(interest)
+        self.answered_ms: list[int] = []
+        self._begun_ms = node.world.clock.monotonic_ms()
+        waiter = FollowerWaiter(self.feed, node.replicas.takeover.of(2), self._answer, bytes_min=bytes_min)
+        node.replicas.waiters.park(waiter, 500)
+
+    def interest(self, partition: Partition) -> Interest:
+        assert partition.log is not None
+        interest = Interest()
+        interest.note_read(partition, partition.read(partition.log.log_end_offset, bytes_max=1).start, 1 << 20)
+        return interest
+
+    def _answer(self) -> None:
+        self.answered_ms.append(self.node.world.clock.monotonic_ms() - self._begun_ms)
+
+
+def replicated(count: int) -> tuple[TestNode, list[Partition]]:
+    node = TestNode()
+    node.create_topic("t", count, replicas=(NODE_ID, 2))
+    node.run_ms(10)  # many are made in several turns of the loop
+    return node, [node.partition("t", number) for number in range(count)]
+
+
+def test_a_change_of_each_of_many_partitions_costs_a_followers_fetch_one_look_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: each change looked at all that were awake, so a follower of 1,700 partitions that was restarted held the
+    leader's loop for seconds."""
+    node, partitions = replicated(100)
+    waiting = WaitingFollower(node, partitions, bytes_min=BATCH_SIZE + 1)
+    looks: list[Partition] = []
+    real = follower_feed.bytes_available
+
+    def counted(partition: Partition, *arguments: object) -> int | None:
+        looks.append(partition)
+        return real(partition, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(follower_feed, "bytes_available", counted)
+    partitions[7].append(make_batch(b"v"))  # not enough yet
+    for partition in partitions:
+        node.replicas.waiters.touch(partition)
+    node.run_ms(10)
+    assert len(looks) <= 2 * len(partitions)
+    assert not waiting.answered_ms
+    partitions[8].append(make_batch(b"v"))
+    node.run_ms(1)
+    assert waiting.answered_ms == [10]
+    assert not any(partition.waiters for partition in partitions)
+
+
+def test_a_followers_fetch_adds_up_what_its_partitions_get() -> None:
+    node, partitions = replicated(2)
+    waiting = WaitingFollower(node, partitions, bytes_min=3 * BATCH_SIZE)
+    for number in (0, 1, 0):
+        assert not waiting.answered_ms
+        partitions[number].append(make_batch(b"v"))
+        node.run_ms(10)
+    assert waiting.answered_ms == [20]
+
+
+def test_a_followers_fetch_hears_of_all_that_comes_to_a_partition_that_wakes_while_it_waits() -> None:
+    """Bug: it was told that the partition had changed, and of nothing that came to it later."""
+    node, partitions = replicated(2)
+    waiting = WaitingFollower(node, partitions[:1], bytes_min=2 * BATCH_SIZE)
+    woken = waiting.interest(partitions[1])
+    partitions[1].append(make_batch(b"v"))
+    waiting.feed.on_change(woken, partitions[1])
+    node.run_ms(10)
+    assert not waiting.answered_ms
+    partitions[1].append(make_batch(b"v"))
+    node.run_ms(10)
+    assert waiting.answered_ms == [10]
+    assert not partitions[1].waiters
 
 
 def test_a_reader_is_woken_once_however_many_appends_come_together() -> None:
