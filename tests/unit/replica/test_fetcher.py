@@ -260,6 +260,25 @@ def test_a_log_that_ends_before_the_leaders_begins_is_emptied_and_begins_there()
     assert (log.log_start_offset, log.log_end_offset) == (4, 5)
 
 
+def test_a_partition_whose_records_raise_what_nobody_foresaw_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Kafka: the other partitions of its fetcher stay in sync, and it waits for newer metadata."""
+    node = leading(3)
+    for index in range(3):
+        node.partition("t", index).append(make_batch(b"a"))
+    follower = Following(node)
+    logs = [follower.follow(index) for index in range(3)]
+
+    monkeypatch.setattr(logs[1].watermarks, "_log", None)
+    (fact,) = follower.step()
+    assert isinstance(fact, Failed)
+    assert fact.partition == TopicPartition("t", 1)
+    assert isinstance(fact.error, AttributeError)
+    assert list(follower.fetcher.failed.values()) == [TopicPartition("t", 1)]
+    assert [log.log_end_offset for log in logs[::2]] == [1, 1]
+    assert follower.step() == []
+    assert [log.high_watermark for log in logs[::2]] == [1, 1]
+
+
 def test_a_log_that_begins_within_a_batch_begins_with_the_whole_batch() -> None:
     node = leading(isr=(NODE_ID,))
     partition = node.partition()
