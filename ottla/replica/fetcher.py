@@ -503,6 +503,10 @@ class Fetcher:
             # Perhaps the leader's file was being truncated: the next fetch may be better.
             return self._delay(key, position, now_ms, f"invalid records at offset {position.offset}: {error}")
         except (KafkaError, OffsetsOutOfOrder, UnexpectedAppendOffset) as error:
+            if isinstance(error, KafkaStorageError) and not log.log_dir.is_offline:
+                # No descriptor was left. The directory is well, so metadata will bring no news of the partition.
+                self._resume(key, position, log)
+                return self._delay(key, position, now_ms, str(error))
             return [self._fail(key, Failed(position.name, str(error)))]
         size = 0 if info is None else info.size
         if size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -277,6 +278,28 @@ def test_a_partition_whose_records_raise_what_nobody_foresaw_fails_alone(monkeyp
     assert [log.log_end_offset for log in logs[::2]] == [1, 1]
     assert follower.step() == []
     assert [log.high_watermark for log in logs[::2]] == [1, 1]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_partition_whose_log_finds_no_descriptor_is_fetched_again(is_first: bool) -> None:
+    """Its directory stays online, so metadata would bring no news of it."""
+    node = leading()
+    follower = Following(node, backoff_ms=100)
+    log = follower.follow()
+    if not is_first:
+        node.partition().append(make_batch(b"a"))
+        follower.step()
+    for segment in log.segments:
+        segment.rest()
+    node.partition().append(make_batch(b"b"))
+    follower.logs.world.disk.fail_at(1, errno.EMFILE, kinds=["open"])
+    (fact,) = follower.step()
+    assert isinstance(fact, Delayed)
+    assert not fact.is_expected
+    assert follower.fetcher.failed == {}
+    node.world.clock.advance(100)
+    follower.step()
+    assert content(log) == content(node.partition().local_log())
 
 
 def test_a_log_that_begins_within_a_batch_begins_with_the_whole_batch() -> None:
