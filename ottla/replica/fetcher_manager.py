@@ -141,8 +141,8 @@ class FetcherManager:
 class _Running:
     """One fetcher and its requests.
 
-    It is driven by calls and has no task: between an answer and the next request, which acknowledges it to the leader,
-    lies nothing that would let an acks=all producer wait.
+    It is driven by calls and has no task. The next request goes out from within the callback of an answer: it tells the
+    leader that the records have arrived, and producers with acks=all wait for that.
     """
 
     def __init__(self, manager: FetcherManager, place: FetcherId) -> None:
