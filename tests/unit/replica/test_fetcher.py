@@ -297,8 +297,10 @@ def test_a_partition_whose_log_finds_no_descriptor_is_fetched_again(is_first: bo
     assert isinstance(fact, Delayed)
     assert not fact.is_expected
     assert follower.fetcher.failed == {}
-    node.world.clock.advance(100)
-    follower.step()
+    now_ms = follower.now_ms + 100
+    request = follower.fetcher.next_request(now_ms)
+    assert request is not None
+    assert follower.fetcher.on_response(request, follower.answer(request), now_ms) == []
     assert content(log) == content(node.partition().local_log())
 
 

@@ -288,9 +288,10 @@ def test_truncation_above_the_high_watermark_leaves_the_last_stable_offset_where
 
 def test_an_abort_that_finds_no_descriptor_for_its_index_is_refused_before_it_is_in_the_log() -> None:
     """The directory stays online then, and the coordinator sends the marker again."""
-    log = TestLog()
+    world = new_world()
+    log = TestLog(world)
     log.append(b"t", producer_id=2, sequence=0, is_transactional=True)
-    log.world.disk.fail_at(1, errno.EMFILE, kinds=["create"])
+    world.disk.fail_at(1, errno.EMFILE, kinds=["create"])
     with pytest.raises(KafkaStorageError):
         log.end_transaction(2, commit=False)
     assert log.log.log_end_offset == 1
