@@ -10,7 +10,7 @@ Promises:
   at a watermark. A log that ends before the leader's begins is emptied and begins there.
 - A partition with an error waits `replica.fetch.backoff.ms` and the others go on; one whose leader has not heard of it
   yet waits less at first, because it will in a moment. One that cannot go on at all, because its leader has gone on to
-  another epoch or its log has failed, waits for newer metadata.
+  another epoch, its log has failed, or its records raise what nobody foresaw, waits for newer metadata.
 - A request costs what changed since the last one, not what the fetcher has.
 
 The rules are those of Kafka's `AbstractFetcherThread`. Driven by `fetcher_manager`. Times are monotonic.
@@ -147,6 +147,8 @@ class Failed(NamedTuple):
 
     partition: TopicPartition
     reason: str
+    error: Exception | None = None
+    """What was raised that should never be: a bug."""
 
 
 class SessionEnded(NamedTuple):
@@ -216,6 +218,8 @@ class Fetcher:
     def __init__(self, logs: Logs, settings: FetcherSettings, broker_epoch: Callable[[], int]) -> None:
         self._logs = logs
         self.settings = settings
+        self.backoff_ms = max(1, settings.backoff_ms)
+        """At least one: a leader that refuses at once would be asked as fast as this node can, with a log line each."""
         self._broker_epoch = broker_epoch
         self.positions: dict[Key, Position] = {}
         self.failed: dict[Key, TopicPartition] = {}
@@ -270,7 +274,7 @@ class Fetcher:
         return fact
 
     def _delay(self, key: Key, position: Position, now_ms: int, error: type[KafkaError] | str) -> list[Fact]:
-        backoff_ms = self.settings.backoff_ms
+        backoff_ms = self.backoff_ms
         is_expected = not isinstance(error, str) and error in _EXPECTED
         is_first = not position.delay_ms
         if position.resumes_ms is None:
@@ -403,7 +407,7 @@ class Fetcher:
         which one it was."""
         if request is None or isinstance(request, FetchRequest):
             self._session.on_failure()
-        self._resumes_ms = now_ms + self.settings.backoff_ms
+        self._resumes_ms = now_ms + self.backoff_ms
 
     def on_response(self, request: Message, response: Message, now_ms: int) -> list[Fact]:
         """The leader has answered."""
@@ -437,7 +441,11 @@ class Fetcher:
                 # Its bounds are taken with the next answer, when the log is one with the leader's again.
                 diverging[key] = data.diverging_epoch
             elif data.error_code == 0:
-                facts += self._take(key, position, data, now_ms)
+                try:
+                    facts += self._take(key, position, data, now_ms)
+                except Exception as error:  # noqa: BLE001  the driver logs it; the other partitions go on
+                    reason = f"{type(error).__name__} while its records from {asked.fetch_offset} on were appended"
+                    facts.append(self._fail(key, Failed(position.name, reason, error)))
             else:
                 facts += self._on_error(key, position, error_class(data.error_code), now_ms)
         if diverging:
@@ -449,7 +457,7 @@ class Fetcher:
         self._session_errors += 1
         # The first time a new session helps; should it not, there is no hurry.
         if self._session_errors > 1 or error is FetchSessionTopicIdError:
-            self._resumes_ms = now_ms + self.settings.backoff_ms
+            self._resumes_ms = now_ms + self.backoff_ms
         return [SessionEnded("the answer has other partitions than were asked for" if error is None else error.name)]
 
     def _on_error(self, key: Key, position: Position, error: type[KafkaError], now_ms: int) -> list[Fact]:
@@ -495,6 +503,10 @@ class Fetcher:
             # Perhaps the leader's file was being truncated: the next fetch may be better.
             return self._delay(key, position, now_ms, f"invalid records at offset {position.offset}: {error}")
         except (KafkaError, OffsetsOutOfOrder, UnexpectedAppendOffset) as error:
+            if isinstance(error, KafkaStorageError) and not log.log_dir.is_offline:
+                # No descriptor was left. The directory is well, so metadata will bring no news of the partition.
+                self._resume(key, position, log)
+                return self._delay(key, position, now_ms, str(error))
             return [self._fail(key, Failed(position.name, str(error)))]
         size = 0 if info is None else info.size
         if size:

@@ -49,7 +49,8 @@ class Peers(Protocol):
         self, node_id: int, request: Message, on_answer: OnAnswer, /, *, timeout_ms: float, lane: str
     ) -> None:
         """Call `on_answer` with the broker's answer, in the newest version that both know, or with why there is none;
-        perhaps before this returns. Each lane is a connection of its own: a fetch may be a long poll."""
+        perhaps before this returns. What it raises of an answer it is told as the error. Each lane is a connection of
+        its own: a fetch may be a long poll."""
         ...
 
 
@@ -140,8 +141,8 @@ class FetcherManager:
 class _Running:
     """One fetcher and its requests.
 
-    It is driven by calls and has no task: between an answer and the next request, which acknowledges it to the leader,
-    lies nothing that would let an acks=all producer wait.
+    It is driven by calls and has no task. The next request goes out from within the callback of an answer: it tells the
+    leader that the records have arrived, and producers with acks=all wait for that.
     """
 
     def __init__(self, manager: FetcherManager, place: FetcherId) -> None:
@@ -197,25 +198,31 @@ class _Running:
             self._end()
 
     def _on_answer(self, response: Message | None, error: KafkaError | None) -> None:
-        """What is raised here comes once more, as the error."""
+        """`Peers` hands on what this raises of a response once more, as the error."""
         if self._is_stopped:
             return
         request, self._under_way = self._under_way, None
+        if response is None:
+            self._on_failure(request, error)
+            return
         now_ms = self._world.clock.monotonic_ms()
         lost_ms = self._manager.lost_ms
-        if response is None:
-            self._tell_failure(request, error)
-            self.core.on_failure(request, now_ms)
-            if isinstance(error, NetworkException) and not isinstance(error, ConnectionRefused):
-                lost_ms[self._place[0]] = now_ms
-        else:
-            if lost_ms:
-                lost_ms.pop(self._place[0], None)
-            assert request is not None, "an answer has a request"
-            facts = self.core.on_response(request, response, now_ms)
-            if facts:
-                self._tell(facts)
+        if lost_ms:
+            lost_ms.pop(self._place[0], None)
+        assert request is not None, "an answer has a request"
+        facts = self.core.on_response(request, response, now_ms)
+        if facts:
+            self._tell(facts)
         self._ask()
+
+    def _on_failure(self, request: Message | None, error: KafkaError | None) -> None:
+        now_ms = self._world.clock.monotonic_ms()
+        self._tell_failure(request, error)
+        self.core.on_failure(request, now_ms)
+        if isinstance(error, NetworkException) and not isinstance(error, ConnectionRefused):
+            self._manager.lost_ms[self._place[0]] = now_ms
+        # Not here: `send_then` may have called this, and with a short backoff the two could go on calling each other.
+        self._wake()
 
     def _tell_failure(self, request: Message | None, error: KafkaError | None) -> None:
         what = "the answer before" if request is None else type(request).__name__
@@ -229,9 +236,7 @@ class _Running:
         wakes_ms = self.core.wakes_ms
         if wakes_ms is not None:
             delay_ms = wakes_ms - self._world.clock.monotonic_ms()
-            self._timer = self._world.tasks.later(
-                delay_ms if delay_ms > 0 else self.core.settings.backoff_ms, self._on_woken
-            )
+            self._timer = self._world.tasks.later(delay_ms if delay_ms > 0 else self.core.backoff_ms, self._on_woken)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -255,8 +260,9 @@ class _Running:
                 case Delayed(partition, reason, is_expected):
                     level = logging.INFO if is_expected else logging.ERROR
                     log.log(level, "[%s] Partition %s is fetched again later: %s", self, partition, reason)
-                case Failed(partition, reason):
-                    log.warning("[%s] Partition %s marked as failed: %s", self, partition, reason)
+                case Failed(partition, reason, error):
+                    level = logging.WARNING if error is None else logging.ERROR
+                    log.log(level, "[%s] Partition %s marked as failed: %s", self, partition, reason, exc_info=error)
                 case SessionEnded(reason):
                     log.info("[%s] The leader was unable to go on with the fetch session: %s", self, reason)
 

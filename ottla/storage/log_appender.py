@@ -260,6 +260,8 @@ class LogAppender:
                 self._begin_epochs(taken)
             if roll_offset is not None:
                 segment = owner.roll(roll_offset)
+            if update is not None and any(completed.is_aborted for completed in update.completed):
+                segment.txn_index.prepare()
             segment.append(data, taken, last_offset)
             # From here on the records are in the log. The end moves first, so that whatever fails below cannot make
             # the next append reuse their offsets.

@@ -95,6 +95,10 @@ class TransactionIndex:
 
     # What changes it
 
+    def prepare(self) -> None:
+        """Open the file for `append`, while an abort for which no descriptor is left can still be refused."""
+        self._open()
+
     def append(self, aborted: AbortedTxn) -> None:
         last_offset = self._last_entry_offset()
         assert last_offset is None or aborted.last_offset > last_offset, (

@@ -11,4 +11,5 @@ import mmap
 
 def untouched_memory(size: int) -> memoryview:
     """A writable view of `size` zero bytes of its own; it is given back with the last view of it."""
-    return memoryview(mmap.mmap(-1, size))
+    # Python maps memory shared unless told otherwise: then a forked process would write into its parent's.
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

@@ -76,7 +76,7 @@ def test_nothing_acknowledged_is_lost_or_repeated_while_nodes_die(
             one.start()
         producers: list[Progressing] = [*loads, *java]
         try:
-            wait_for_progress(producers)
+            wait_for_beginning(producers)
             trouble.run(
                 SOAK_S if IS_SOAK else seconds,
                 between=lambda: wait_for_progress(producers),

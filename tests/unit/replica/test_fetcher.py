@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -258,6 +259,49 @@ def test_a_log_that_ends_before_the_leaders_begins_is_emptied_and_begins_there()
     assert [type(one) for one in follower.requests[-2:]] == [ListOffsetsRequest, ListOffsetsRequest]
     follower.step()
     assert (log.log_start_offset, log.log_end_offset) == (4, 5)
+
+
+def test_a_partition_whose_records_raise_what_nobody_foresaw_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Kafka: the other partitions of its fetcher stay in sync, and it waits for newer metadata."""
+    node = leading(3)
+    for index in range(3):
+        node.partition("t", index).append(make_batch(b"a"))
+    follower = Following(node)
+    logs = [follower.follow(index) for index in range(3)]
+
+    monkeypatch.setattr(logs[1].watermarks, "_log", None)
+    (fact,) = follower.step()
+    assert isinstance(fact, Failed)
+    assert fact.partition == TopicPartition("t", 1)
+    assert isinstance(fact.error, AttributeError)
+    assert list(follower.fetcher.failed.values()) == [TopicPartition("t", 1)]
+    assert [log.log_end_offset for log in logs[::2]] == [1, 1]
+    assert follower.step() == []
+    assert [log.high_watermark for log in logs[::2]] == [1, 1]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_partition_whose_log_finds_no_descriptor_is_fetched_again(is_first: bool) -> None:
+    """Its directory stays online, so metadata would bring no news of it."""
+    node = leading()
+    follower = Following(node, backoff_ms=100)
+    log = follower.follow()
+    if not is_first:
+        node.partition().append(make_batch(b"a"))
+        follower.step()
+    for segment in log.segments:
+        segment.rest()
+    node.partition().append(make_batch(b"b"))
+    follower.logs.world.disk.fail_at(1, errno.EMFILE, kinds=["open"])
+    (fact,) = follower.step()
+    assert isinstance(fact, Delayed)
+    assert not fact.is_expected
+    assert follower.fetcher.failed == {}
+    now_ms = follower.now_ms + 100
+    request = follower.fetcher.next_request(now_ms)
+    assert request is not None
+    assert follower.fetcher.on_response(request, follower.answer(request), now_ms) == []
+    assert content(log) == content(node.partition().local_log())
 
 
 def test_a_log_that_begins_within_a_batch_begins_with_the_whole_batch() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import KafkaError, NetworkException
+from ottla.errors import BrokerNotAvailable, KafkaError, NetworkException
 from ottla.net import ConnectionRefused, OnAnswer
 from ottla.net.request import Subject, tell
 from ottla.replica.fetcher import FetcherSettings
@@ -36,6 +36,8 @@ class Leaders:
         self.most_under_way = 0
         self.lanes: set[tuple[int, str]] = set()
         self.answer: Callable[[int, FetchRequest], FetchResponse | KafkaError] = empty
+        self.refusal: KafkaError | None = None
+        """What a request is told before `send_then` returns, while nobody can be asked."""
 
     def send_then(
         self, node_id: int, request: Message, on_answer: OnAnswer, /, *, timeout_ms: float, lane: str
@@ -44,6 +46,9 @@ class Leaders:
         assert timeout_ms == 7_000
         self.requests.append((node_id, request))
         self.lanes.add((node_id, lane))
+        if self.refusal is not None:
+            on_answer(None, self.refusal)
+            return
         self.under_way[node_id] = self.under_way.get(node_id, 0) + 1
         self.most_under_way = max(self.most_under_way, self.under_way[node_id])
         self._tasks.later(WAIT_MS, lambda: self._finish(on_answer, node_id, request))
@@ -78,7 +83,7 @@ def empty(node_id: int, request: FetchRequest) -> FetchResponse:
 
 
 class Play:
-    def __init__(self, fetcher_count: int = 1) -> None:
+    def __init__(self, fetcher_count: int = 1, *, backoff_ms: int = 1_000) -> None:
         self.world = virtual_node_world(1)
         self.leaders = Leaders(self.world.tasks)
         self.logs = FollowerLogs(VirtualWorld(self.world.clock, self.world.disk, random.Random(1)))
@@ -86,7 +91,7 @@ class Play:
             self.world,
             self.logs,
             self.leaders,
-            FetcherSettings(1, backoff_ms=1_000),
+            FetcherSettings(1, backoff_ms=backoff_ms),
             broker_epoch=lambda: 5,
             fetcher_count=fetcher_count,
             timeout_ms=7_000,
@@ -162,6 +167,18 @@ def test_a_leader_that_does_not_answer_is_tried_again_every_backoff(error: Kafka
     assert play.leaders.named(2)[-1] == []
 
 
+def test_without_a_backoff_a_leader_that_refuses_at_once_is_asked_once_a_millisecond() -> None:
+    """`replica.fetch.backoff.ms=0`, and a leader whose listener the metadata does not name."""
+    play = Play(backoff_ms=0)
+    play.leaders.refusal = BrokerNotAvailable()
+    play.follow(0)
+    play.run_ms(19.5)
+    assert play.leaders.named(2) == [[0]] * 20
+    play.leaders.refusal = None
+    play.run_ms(WAIT_MS + 10)
+    assert play.leaders.named(2)[20:] == [[0], []]
+
+
 def test_a_partition_that_was_delayed_is_fetched_again_when_its_time_has_come() -> None:
     play = Play()
 
@@ -192,6 +209,24 @@ def test_an_answer_that_nobody_foresaw_is_an_error_and_fetched_again(caplog: pyt
     play.leaders.answer = empty
     play.run_ms(1_000 + WAIT_MS)
     assert play.leaders.named(2)[:3] == [[0], [0], []]
+
+
+def test_a_bug_in_one_partition_is_an_error_line_and_its_neighbour_is_fetched_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Play()
+    for index in range(2):
+        play.follow(index)
+    log = play.logs.log_of(TopicPartition("t", 0))
+    assert log is not None
+    monkeypatch.setattr(log.watermarks, "_log", None)
+    play.run_ms(5 * WAIT_MS)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "Partition t-0 marked as failed" in caplog.text
+    assert "Traceback" in caplog.text
+    assert play.manager.failed_count == 1
+    assert play.leaders.named(2)[:3] == [[0, 1], [], []]
+    assert [one.partitions for one in play.leaders.requests[1][1].forgotten_topics_data] == [[0]]
 
 
 def test_records_are_appended_and_whoever_waits_is_told() -> None:

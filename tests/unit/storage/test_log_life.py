@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -283,6 +284,20 @@ def test_truncation_above_the_high_watermark_leaves_the_last_stable_offset_where
         log.log.append_as_leader(bytearray(make_batch(value)), leader_epoch=0)
     log.log.truncate_to(3)
     assert (log.log.high_watermark, log.log.last_stable_offset) == (2, 2)
+
+
+def test_an_abort_that_finds_no_descriptor_for_its_index_is_refused_before_it_is_in_the_log() -> None:
+    """The directory stays online then, and the coordinator sends the marker again."""
+    world = new_world()
+    log = TestLog(world)
+    log.append(b"t", producer_id=2, sequence=0, is_transactional=True)
+    world.disk.fail_at(1, errno.EMFILE, kinds=["create"])
+    with pytest.raises(KafkaStorageError):
+        log.end_transaction(2, commit=False)
+    assert log.log.log_end_offset == 1
+    log.end_transaction(2, commit=False)
+    assert (log.log.log_end_offset, log.log.last_stable_offset) == (2, 2)
+    assert [(one.first_offset, one.last_offset) for one in log.log.aborted_transactions(0, 2)] == [(0, 1)]
 
 
 def test_truncation_takes_epochs_producers_and_transactions_back() -> None:
