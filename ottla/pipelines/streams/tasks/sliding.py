@@ -109,9 +109,9 @@ class SlidingAggregate:
         last_end = close_time if self.suppressed else close_time - 1
         done: list[Output] = []
         # What ends before the last batch's last end was given out by it, and takes no record since, but of a stream
-        # that is behind another.
+        # that is behind another, or with another grace period.
         first_start: int | None = min(task.began_at - self.windows.grace_ms - 1, last_end) - self.windows.difference_ms
-        if self.gathering.streams > 1:
+        if self.gathering.streams > 1 or closing.is_cut_anew:
             first_start = None
         last_start = last_end - self.windows.difference_ms
         for key in closing.due(last_end):

@@ -60,6 +60,21 @@ class Shelf(dict[str, str]):
         return iter(list(super().items()))
 
 
+class Measured(Shelf):
+    """A shelf that counts the characters that are read from it and put on it."""
+
+    characters = 0
+
+    def get(self, key: str) -> str | None:  # type: ignore[override]
+        found = super().get(key)
+        self.characters += len(found or "")
+        return found
+
+    def put(self, key: str, value: str) -> None:
+        self.characters += len(value)
+        super().put(key, value)
+
+
 def record(key: str, timestamp: int, value: object = 1, side: int = 0) -> Record:
     text = None if value is None else json.dumps({"value": value})
     return Record(side, json.dumps({"key": key}), text, timestamp, extra=text)
@@ -222,6 +237,59 @@ def test_state_of_a_version_without_an_index_closes_too(operator: Operator) -> N
     before[""] = json.dumps(meta | {"first_end": 100_000})
     assert close(before) == close(indexed)
     assert not any("key " in name for name in before)
+
+
+def test_keys_that_close_together_are_read_when_they_do_and_not_with_every_batch_before() -> None:
+    """All keys of a tumbling window are in one slot. Each batch near the window's end read and wrote all of it."""
+    operator = WindowAggregate(COUNT, TimeWindows.of_size(1_000_000), updates=False, finals=True)
+    shelf = Measured()
+    run(operator, shelf, [record(f"key {number}", number) for number in range(2_000)])
+    shelf.characters = 0
+    for time in range(999_000, 1_000_000, 50):
+        assert run(operator, shelf, [record("now", time)]) == []
+    assert shelf.characters < 20 * 1_000
+    assert len(run(operator, shelf, [record("now", 1_000_000)])) == 2_001
+
+
+LENGTHS: list[tuple[Operator, Operator]] = [
+    (
+        WindowAggregate(COUNT, TimeWindows.of_size(1_000, grace=one), updates=False, finals=True),
+        WindowAggregate(COUNT, TimeWindows.of_size(1_000, grace=other), updates=False, finals=True),
+    )
+    for one, other in ((10_000, 1_000_000), (1_000_000, 100))
+] + [
+    (
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(1_000, grace=one), updates=False, finals=True),
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(1_000, grace=other), updates=False, finals=True),
+    )
+    for one, other in ((10_000, 1_000_000), (1_000_000, 100))
+]
+
+
+@pytest.mark.parametrize(("before", "after"), LENGTHS, ids=lambda operator: type(operator).__name__)
+@pytest.mark.parametrize("remembers_lengths", [True, False])
+def test_windows_close_once_after_their_grace_period_has_changed(
+    before: Operator, after: Operator, remembers_lengths: bool
+) -> None:
+    """By slots of another width they were never reached, or not before the year 2100. `start(accept=...)` allows it."""
+    now = 1_700_000_000_000
+    shelf = Shelf()
+    assert run(before, shelf, [record(f"key {number}", now + number) for number in range(50)]) == []
+    assert run(before, shelf, [record("now", now + 5_000)]) == []
+    if not remembers_lengths:
+        after = before  # an earlier version has noted neither lengths nor the slots' earliest entries
+        meta = json.loads(shelf[""])
+        del meta["closing spans"]
+        meta["closing"] = {clock: {slot: count for slot, (count, _) in slots.items()}
+                           for clock, slots in meta["closing"].items()}  # fmt: skip
+        shelf[""] = json.dumps(meta)
+    outputs = run(after, shelf, [record("now", now + 5_000)])
+    for number in range(1, 6):
+        outputs += run(after, shelf, [record("last", now + number * 1_000_000)])
+    closed = [(one.key, one.start) for one in outputs if one.kind == FINAL and "key " in (one.key or "")]
+    assert len(closed) == len(set(closed))
+    assert {json.loads(key or "")["key"] for key, _ in closed} == {f"key {number}" for number in range(50)}
+    assert not any("key " in name for name in shelf)
 
 
 def test_state_is_forgotten_once_nothing_can_need_it() -> None:
