@@ -35,6 +35,15 @@ MIXED = Gathering(
     )
 )
 """Of two streams: the order of their records shows."""
+
+
+def filled(key: str, value: int, so_far: list[int]) -> list[int]:
+    """Changes what it is given, as Python functions do."""
+    so_far.append(value)
+    return so_far
+
+
+FILLED = Gathering(Accumulation([], python(filled, "array<int>"), python(lambda key, left, right: left + right)))
 Rows = dict[tuple[str, int | None, int | None], object]
 
 
@@ -151,6 +160,10 @@ def test_streams_that_are_grouped_together_are_late_each_by_its_own_time() -> No
         CogroupedWindows(MIXED, TimeWindows.of_size(10, grace=7)),
         SlidingAggregate(MIXED, SlidingWindows.of_time_difference(6, grace=9)),
         SessionAggregate(MIXED, SessionWindows.of_inactivity_gap(5, grace=4)),
+        WindowAggregate(FILLED, TimeWindows.of_size(10, grace=7).advance_by(4)),
+        SlidingAggregate(FILLED, SlidingWindows.of_time_difference(6, grace=9)),
+        SlidingAggregate(FILLED, SlidingWindows.of_time_difference(6, grace=9), updates=False, finals=True),
+        SessionAggregate(FILLED, SessionWindows.of_inactivity_gap(5, grace=4)),
         WindowedJoin(JoinWindows.of_time_difference(4, grace=3), "outer"),
         WindowedJoin(JoinWindows.of_time_difference(4).after(1), "left"),
     ],
