@@ -28,6 +28,8 @@ TYPE = " type"
 """How the lines end that only Spark knows."""
 NEVER = ("step", READS, STAMPED, VERSIONED)
 """What cannot be gone on with by anybody's word: the state is of another kind, or the offsets are of other topics."""
+RESETTING = "resetting"
+"""Where the notes have the places of the steps whose reset has begun and is not done."""
 _OLD_STORE = re.compile(r"Aggregate\((.+?), (?:None|\w+Windows\()")
 
 
@@ -75,10 +77,7 @@ class Evolution:
 
     def command(self, checkpoint: str, bootstrap: str = "") -> str:
         """The command that resets what needs it."""
-        words = ["ottla", "streams-application-reset", "--application-id", self.application]
-        words += ["--bootstrap-server", bootstrap] if bootstrap else []
-        words += ["--checkpoint", checkpoint]
-        return shlex.join(words if self.is_reset_whole else [*words, "--steps", ",".join(self.reset)])
+        return _command(self.application, checkpoint, () if self.is_reset_whole else self.reset, bootstrap)
 
     def check(self, checkpoint: str) -> None:
         """Refuses a start that would misread or lose state: in short, and with the command that says it in full."""
@@ -121,6 +120,22 @@ def check_application(known: Mapping[str, Any], application: str) -> None:
         raise PipelineError(
             f"the checkpoint belongs to {known['application']}, not to {application}: give each its own"
         )
+
+
+def check_no_reset(known: Mapping[str, Any], checkpoint: str) -> None:
+    """Refuses a checkpoint of which a reset has begun: some of what the steps wrote may be there, and some not."""
+    begun = sorted(known.get(RESETTING, ()))
+    if begun:
+        is_whole = set(begun) == set(known["steps"])
+        command = _command(known["application"], checkpoint, () if is_whole else begun)
+        raise PipelineError(f"a reset of {', '.join(begun)} was interrupted: do it again with `{command}`")
+
+
+def _command(application: str, checkpoint: str, steps: Collection[str], bootstrap: str = "") -> str:
+    words = ["ottla", "streams-application-reset", "--application-id", application]
+    words += ["--bootstrap-server", bootstrap] if bootstrap else []
+    words += ["--checkpoint", checkpoint]
+    return shlex.join([*words, "--steps", ",".join(steps)] if steps else words)
 
 
 def _logged(query: Query) -> list[str]:

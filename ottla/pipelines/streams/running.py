@@ -93,6 +93,7 @@ def start(
         "state": state_format.facts(),
     }
     if known is not None:
+        evolution.check_no_reset(known, checkpoint)
         check(known, facts)
         topology = topology.at(evolution.trace(known, topology))
         queries = plan(topology)
