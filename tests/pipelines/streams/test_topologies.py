@@ -88,11 +88,12 @@ def test_tables_and_their_joins(spark: SparkSession) -> None:
         driver.input_topic("places").pipe_input("x", "there")
         city.pipe_input("b", "Bern", 1)
         person.pipe_input("1", {"name": "Ada", "city": "b"}, 2)
+        person.pipe_input("2", {"name": "Bo", "city": "nowhere"}, 2)
         note.pipe_input("1", "new", 3)
         visit.pipe_input("1", "x", 4)
         visit.pipe_input("1", "nowhere", 5)
-        assert homes.read_to_map() == {"1": "Ada of Bern"}
-        assert noted.read_to_map() == {"1": "Ada:new"}
+        assert homes.read_to_map() == {"1": "Ada of Bern"}, "nobody has to be told that the other has no home"
+        assert noted.read_to_map() == {"1": "Ada:new", "2": "Bo"}
         assert placed.read_records() == [("1", "x@there")]
         # The row moves to another city in the batch in which its old one changes: the old one's word is not the last.
         person.pipe_input("1", {"name": "Ada", "city": "c"}, 6)

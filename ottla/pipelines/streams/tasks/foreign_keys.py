@@ -136,7 +136,8 @@ class Newest:
     `there`, and its `open` subscriptions: since when -> how many last words came, less those that are announced.
 
     A record's value is the left row; its `extra` a JSON array: the right row, then as texts the two versions, what is
-    answered, and since when.
+    answered, since when, and whether the two rows make a result. A row that was not there, and makes none, is passed
+    over: nobody knows it.
     """
 
     def process(self, task: Task, record: Record) -> None:
@@ -145,7 +146,7 @@ class Newest:
             return
         assert record.extra is not None
         right, *numbers = json.loads(record.extra)
-        version, other_version, what, since = map(int, numbers)
+        version, other_version, what, since, *has_result = map(int, numbers)
         state = task.state(record.key) or {"newest": [0, 0], "there": False, "open": {}}
         heard, announced = state["open"].get(str(since), [0, None])
         if what == UNSUBSCRIBE:
@@ -156,8 +157,10 @@ class Newest:
         if heard == announced:
             del state["open"][str(since)]
         if what != UNSUBSCRIBE and [version, other_version] >= state["newest"]:
+            is_known = state["there"] or 0 not in has_result
             state |= {"newest": [version, other_version], "there": record.value is not None}
-            task.update(record.key, None, None, Output(RESULT, record.key, record.value, right, record.timestamp))
+            if is_known:
+                task.update(record.key, None, None, Output(RESULT, record.key, record.value, right, record.timestamp))
         task.keep(record.key, state if state["there"] or state["open"] else {})
 
     def finish(self, task: Task) -> None:

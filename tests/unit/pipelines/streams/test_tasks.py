@@ -594,6 +594,23 @@ def test_a_row_that_a_function_takes_away_leaves_no_state_and_begins_anew() -> N
     assert (begun.value, begun.timestamp) == ('{"value":[5]}', 2), "nor is there a time to be later than"
 
 
+def test_a_row_that_has_had_no_result_is_not_told_to_be_deleted() -> None:
+    """As in Kafka Streams: a new row that refers to nothing of an inner join, and the deletion of an unknown row."""
+
+    def answered(value: str | None, version: int, what: int, has_result: int, shelf: Shelf) -> list[str | None]:
+        numbers = map(str, (version, 1, what, version, has_result))
+        record = Record(0, "{}", value, 5, extra=json.dumps([None, *numbers]))
+        return [one.value for one in run(Newest(), shelf, [record])]
+
+    shelf = Shelf()
+    assert answered(None, 1, ANSWER, 0, shelf) == []
+    assert answered("new", 2, RESULT, 0, shelf) == []
+    assert answered("new", 3, RESULT, 1, shelf) == ["new"]
+    assert answered("other", 4, RESULT, 0, shelf) == ["other"], "whoever reads it makes a deletion of it"
+    assert answered(None, 5, ANSWER, 0, shelf) == [None]
+    assert answered("new", 6, RESULT, 1, Shelf()) == ["new"], "a left join has a result of the row alone"
+
+
 class ForeignKeyJoin:
     """The three steps, several tasks of each, and the topics between them, which are read as far as chance has it."""
 
