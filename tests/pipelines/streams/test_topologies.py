@@ -44,6 +44,7 @@ pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
 SHUFFLE = "spark.sql.shuffle.partitions"
 Records = list[tuple[bytes | None, bytes | None]]
+NEAR = JoinWindows.of_time_difference(10)
 
 
 def test_records_one_at_a_time(spark: SparkSession) -> None:
@@ -399,6 +400,31 @@ def test_numbers_are_read_from_the_bytes_of_kafkas_serializers(spark: SparkSessi
     back = spark.createDataFrame(list(zip(longs, integers, strict=True)), "long bigint, integer int")
     encoded = back.select(encode(Serde.of("long"), F.col("long")), encode(Serde.of("integer"), F.col("integer")))
     assert [tuple(map(bytes, row)) for row in encoded.collect()] == rows
+
+
+def test_the_types_of_what_a_join_keeps_are_noted_whatever_stands_in_front_of_it(spark: SparkSession) -> None:
+    """A row that was kept as text of another type was read as one without a value."""
+    builder = StreamsBuilder()
+    people = builder.table("people", value=json("city STRING, name STRING"), named="people")
+    cities = builder.table("cities").map_values("named_struct('id', cast(value AS INT))")
+    people.join(cities, "left.name", foreign_key="value.city", name="homes").to_stream().to("out")
+    people.left_join(cities, "left.name", name="both").to_stream().to("out")
+    stream = builder.stream("visits").map_values("length(value)")
+    stream.join(cities, "left", name="looked-up").join(builder.stream("more"), "left", NEAR, name="near").to("out")
+    cities.group_by("value.id", name="grouped").count(name="many").to_stream().to("out")
+    with TopologyTestDriver(builder.build("types"), spark) as driver:
+        driver._compile()
+        types = {one.query.name: one.types for one in driver._compiled}
+    city = "struct<id:int>"
+    assert types["homes-subscription-join-foreign"]["right type"] == city
+    assert "row:struct<city:string,name:string>" in types["homes-subscription-join-foreign"]["left type"]
+    assert types["both"] == {
+        "key type": "string", "left type": "struct<city:string,name:string>", "right type": city,
+    }  # fmt: skip
+    assert types["looked-up"] == {"key type": "string", "right type": city}
+    assert types["near"] == {"key type": "string", "left type": "int", "right type": "string"}
+    assert types["grouped"] == {"key type": "int", "value type": f"struct<new:{city},old:{city}>"}
+    assert types["many"] == {"key type": "int", "value type": "bigint"}
 
 
 @pytest.mark.parametrize("count", [6, 64])
