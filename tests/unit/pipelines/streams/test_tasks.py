@@ -595,20 +595,26 @@ def test_a_row_that_a_function_takes_away_leaves_no_state_and_begins_anew() -> N
 
 
 def test_a_row_that_has_had_no_result_is_not_told_to_be_deleted() -> None:
-    """As in Kafka Streams: a new row that refers to nothing of an inner join, and the deletion of an unknown row."""
+    """As in Kafka Streams: a row of an inner join that is new, or has changed, and still refers to nothing."""
 
-    def answered(value: str | None, version: int, what: int, has_result: int, shelf: Shelf) -> list[str | None]:
-        numbers = map(str, (version, 1, what, version, has_result))
+    def answered(
+        shelf: Shelf, value: str | None, version: int, has_result: int, what: int = RESULT
+    ) -> list[str | None]:
+        numbers = map(str, (version, 1, what, 1, has_result))
         record = Record(0, "{}", value, 5, extra=json.dumps([None, *numbers]))
         return [one.value for one in run(Newest(), shelf, [record])]
 
     shelf = Shelf()
-    assert answered(None, 1, ANSWER, 0, shelf) == []
-    assert answered("new", 2, RESULT, 0, shelf) == []
-    assert answered("new", 3, RESULT, 1, shelf) == ["new"]
-    assert answered("other", 4, RESULT, 0, shelf) == ["other"], "whoever reads it makes a deletion of it"
-    assert answered(None, 5, ANSWER, 0, shelf) == [None]
-    assert answered("new", 6, RESULT, 1, Shelf()) == ["new"], "a left join has a result of the row alone"
+    assert answered(shelf, "new", 2, 0) == []
+    assert answered(shelf, "changed", 3, 0) == []
+    assert answered(shelf, "changed", 4, 1) == ["changed"]
+    assert answered(shelf, "other", 5, 0) == ["other"], "whoever reads it makes a deletion of it"
+    assert answered(shelf, "still", 6, 0) == []
+    assert answered(shelf, "joined", 7, 1) == ["joined"]
+    assert answered(shelf, None, 8, 0, ANSWER) == [None]
+    assert answered(Shelf(), None, 1, 0, ANSWER) == [], "nobody knows a row that was never there"
+    earlier = Shelf({"{}": '{"newest":[1,0],"there":true,"open":{"1":[0,null]}}'})
+    assert answered(earlier, None, 2, 0, ANSWER) == [None], "an earlier version did not note what is known"
 
 
 class ForeignKeyJoin:
@@ -637,7 +643,8 @@ class ForeignKeyJoin:
         count = self.choice.randint(0, 4)
         taken, self.told[task] = self.told[task][:count], self.told[task][count:]
         for one in run(Matching(), self.matching[task], taken):
-            numbers = map(str, (one.version, one.other_version, one.kind, one.start))
+            has_result = int(one.value is not None)
+            numbers = map(str, (one.version, one.other_version, one.kind, one.start, has_result))
             self.answered[task].append(Record(0, one.key, one.value, 1, extra=json.dumps([one.other, *numbers])))
         task, count = self.choice.randrange(len(self.matching)), self.choice.randint(0, 4)
         taken, self.answered[task] = self.answered[task][:count], self.answered[task][count:]
