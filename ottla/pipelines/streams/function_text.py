@@ -14,6 +14,7 @@ import functools
 import hashlib
 import inspect
 import linecache
+import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
@@ -27,6 +28,8 @@ DEPTH_MAX = 8
 """How deep lists and dictionaries are looked into."""
 DATA_MAX = 1_000
 """Characters of one value; of a longer one there is a digest."""
+WITH = " with {"
+"""What stands between a function's source and its data."""
 LOADED = "_ottla_topology_"
 """How the name begins that a file's module has when a tool loads it (`locator`)."""
 Defined = ast.Lambda | ast.FunctionDef
@@ -54,10 +57,13 @@ def same(was: str, now: str) -> bool:
 
 def _tree(text: str) -> str | None:
     function, _, rest = text.rpartition(" -> ") if " -> " in text else (text, "", "")
-    try:
-        return f"{ast.dump(ast.parse(function))}{rest}"
-    except SyntaxError:
-        return None
+    for cut in (len(function), *(found.start() for found in re.finditer(re.escape(WITH), function))):
+        source, data = function[:cut], function[cut:]
+        try:
+            return f"{ast.dump(ast.parse(source))}{data}{rest}"
+        except SyntaxError:
+            continue  # the data is no part of the source: that ends before it
+    return None
 
 
 def _function(function: Callable[..., Any]) -> str | None:
@@ -151,7 +157,7 @@ def _with(text: str, values: Mapping[str, Any]) -> str:
     """A text, and what of the values is data."""
     told = {name: _data(value) for name, value in sorted(values.items())}
     listed = ", ".join(f"{name!r}: {data}" for name, data in told.items() if data is not None)
-    return f"{text} with {{{listed}}}" if listed else text
+    return f"{text}{WITH}{listed}}}" if listed else text
 
 
 def _given(value: Any) -> str | None:

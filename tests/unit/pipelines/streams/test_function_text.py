@@ -65,6 +65,8 @@ def test_a_named_function_is_found_by_its_line() -> None:
 
 def test_the_same_function_written_by_another_python_is_the_same() -> None:
     assert same("lambda value: f'{value}' -> string", 'lambda value: f"{value}" -> string')
+    assert same("lambda v: f'{v}' with {'a': 1} -> string", "lambda v: f\"{v}\" with {'a': 1} -> string")
+    assert not same("lambda v: f'{v}' with {'a': 1} -> string", "lambda v: f\"{v}\" with {'a': 2} -> string")
     assert not same("lambda value: value -> string", "lambda value: value -> int")
     assert not same("sum(value)", "sum(value * 10)")
     assert not same("nothing that ( parses", "nothing that ) parses")
