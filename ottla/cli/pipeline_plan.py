@@ -37,11 +37,12 @@ def plan(topology: str, checkpoint: str, accept: str, bootstrap_server: str, out
     made = find_topology(topology)
     planning.plan(made)
     home = notes.local(checkpoint)
-    if not home.exists():
+    if not home.exists() or not any(home.iterdir()):  # new, or reset as a whole
         known = {"application": made.application, "steps": {}}
     else:
         known = notes.read_local(home)
     evolution.check_application(known, made.application)
+    evolution.check_no_reset(known, checkpoint)
     placed = made.at(evolution.trace(known, made))
     found = evolution.compare(known, placed, planning.plan(placed), accept=[one for one in accept.split(",") if one])
     is_accepted = not found.reset

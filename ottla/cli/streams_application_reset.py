@@ -301,6 +301,7 @@ class Application:
         click.echo(f"Deleting the state and offsets of steps {_listed(topology.places)} in {topology.checkpoint}")
         click.echo(f"Deleting the memory of sinks {_listed(topology.groups)}")
         if not self._is_dry:
+            topology.begin()
             topology.remove_checkpoints()
             topology.forget_batches(self._admin)
         click.echo("Done.")

@@ -304,9 +304,12 @@ def test_a_plan_shows_what_keeps_its_state_and_what_needs_a_reset(shop: tuple[st
 
 
 def test_a_plan_on_no_checkpoint_shows_what_is_made(shop: tuple[str, str], tmp_path: Path) -> None:
+    """Also where a reset of the whole topology has left an empty directory."""
     file, _ = shop
-    done = ottla("plan", f"{file}:shop", "--checkpoint", str(tmp_path / "new"))
-    assert (done.exit_code, done.output.splitlines()[1]) == (0, "+  sums         added  begins anew")
+    (tmp_path / "reset").mkdir()
+    for name in ("new", "reset"):
+        done = ottla("plan", f"{file}:shop", "--checkpoint", str(tmp_path / name))
+        assert (done.exit_code, done.output.splitlines()[1]) == (0, "+  sums         added  begins anew")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.timestamps import TimestampExtractor
 from ottla.pipelines.streams.windows import Duration, milliseconds
 
+FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+"""How a regular expression says what it was compiled with. `re.LOCALE` is for bytes."""
+
 
 class StreamsBuilder:
     """Gathers the nodes of one topology: streams and tables of topics, and what is made of them.
@@ -38,7 +41,9 @@ class StreamsBuilder:
         `timestamp` says where a record's time comes from: a function, or the name of one of Kafka Streams' extractors.
         """
         named = tuple(topic for topic in topics if isinstance(topic, str))
-        patterns = [topic.pattern for topic in topics if isinstance(topic, re.Pattern)]
+        patterns = [
+            _text(topic) for topic in topics if isinstance(topic, re.Pattern) and isinstance(topic.pattern, str)
+        ]
         if len(named) + len(patterns) < len(topics) or (patterns and len(topics) > 1) or not topics:
             raise PipelineError("a stream needs at least one topic's name, or one re.compile(...) of names")
         pattern = patterns[0] if patterns else None
@@ -104,3 +109,22 @@ class StreamsBuilder:
 
     def _extractor(self, given: TimestampExtractor | Expression | None) -> TimestampExtractor:
         return self._graph.timestamp if given is None else TimestampExtractor.of(given)
+
+
+def _text(pattern: re.Pattern[str]) -> str:
+    """A pattern as text, which is what sources and checkpoints take, with the flags that it was compiled with."""
+    own = _compiled(pattern.pattern)
+    if own is not None and own.flags == pattern.flags:
+        return pattern.pattern
+    letters = "".join(letter for letter, flag in FLAGS.items() if pattern.flags & flag)
+    text = f"(?{letters}:{pattern.pattern})"
+    if _compiled(text) is None:
+        raise PipelineError(f"put its flags into the expression of {pattern!r}: all of them, as (?{letters})")
+    return text
+
+
+def _compiled(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text)
+    except re.error:
+        return None  # flags in the middle, or what only other flags make an expression

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from ottla.pipelines.streams.compiler.queries import Compiled
 
+
+log = logging.getLogger(__name__)
 
 OWN_TOPIC = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": str(50 * 1024 * 1024)}
 """The settings of a topic between queries, those that Kafka Streams gives its own: `purging` deletes, not the clock."""
@@ -95,7 +98,7 @@ class ClusterTopics:
         return counts
 
     def ensure_topics(self, topics: Mapping[str, int]) -> None:
-        """Makes the application's own topics that are not there."""
+        """Makes the application's own topics that are not there; those that are keep the partitions they have."""
         with self.admin() as admin:
             there = admin.list_topics(include_internal=True)
             missing = {topic: count for topic, count in topics.items() if topic not in there}
@@ -107,7 +110,15 @@ class ClusterTopics:
                     outcomes[topic].result()
                 except TopicAlreadyExists:
                     continue  # another start of the application was faster
-        self.count_partitions(topics)
+        for topic, count in self.count_partitions(topics).items():
+            if count != topics[topic]:
+                log.warning(
+                    "[Topic %s] It has %d partitions, and the topology asks for %d: it keeps those it has, on which "
+                    "no state depends. To have it made anew, reset the steps that use it",
+                    topic,
+                    count,
+                    topics[topic],
+                )
 
     def write(
         self, compiled: Compiled, checkpoint: str, transactional_id: str, *, interval: str | None

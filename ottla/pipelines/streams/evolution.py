@@ -18,7 +18,7 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams.function_text import same
 from ottla.pipelines.streams.graph import Custom, Source, Topology
 from ottla.pipelines.streams.planning import Query, has_state, own_topics
-from ottla.pipelines.streams.shape import READS, STAMPED, STORE, UNKNOWN, VERSIONED, Shape, path, shape, signature
+from ottla.pipelines.streams.shape import KIND, READS, STAMPED, STORE, UNKNOWN, VERSIONED, Shape, path, shape, signature
 
 VERSION = 2
 """Of the notes. The first had no number, and a line of `signature` for each step."""
@@ -26,8 +26,13 @@ Entry = dict[str, Any] | str
 """What is noted of a step; by the first version, a line."""
 TYPE = " type"
 """How the lines end that only Spark knows."""
-NEVER = ("step", READS, STAMPED, VERSIONED)
+NEVER = ("step", KIND, READS, STAMPED, VERSIONED)
 """What cannot be gone on with by anybody's word: the state is of another kind, or the offsets are of other topics."""
+_READ = re.compile(r"/.*?/(?=$|\+| \| |, )|[^/+,| ]+| \| |, |\+")
+MISSED = "missed"
+"""Where the notes have the topics between steps that a step would read from, and that nobody writes without it."""
+RESETTING = "resetting"
+"""Where the notes have the places of the steps whose reset has begun and is not done."""
 _OLD_STORE = re.compile(r"Aggregate\((.+?), (?:None|\w+Windows\()")
 
 
@@ -75,10 +80,7 @@ class Evolution:
 
     def command(self, checkpoint: str, bootstrap: str = "") -> str:
         """The command that resets what needs it."""
-        words = ["ottla", "streams-application-reset", "--application-id", self.application]
-        words += ["--bootstrap-server", bootstrap] if bootstrap else []
-        words += ["--checkpoint", checkpoint]
-        return shlex.join(words if self.is_reset_whole else [*words, "--steps", ",".join(self.reset)])
+        return _command(self.application, checkpoint, () if self.is_reset_whole else self.reset, bootstrap)
 
     def check(self, checkpoint: str) -> None:
         """Refuses a start that would misread or lose state: in short, and with the command that says it in full."""
@@ -121,6 +123,22 @@ def check_application(known: Mapping[str, Any], application: str) -> None:
         raise PipelineError(
             f"the checkpoint belongs to {known['application']}, not to {application}: give each its own"
         )
+
+
+def check_no_reset(known: Mapping[str, Any], checkpoint: str) -> None:
+    """Refuses a checkpoint of which a reset has begun: some of what the steps wrote may be there, and some not."""
+    begun = sorted(known.get(RESETTING, ()))
+    if begun:
+        is_whole = set(begun) == set(known["steps"])
+        command = _command(known["application"], checkpoint, () if is_whole else begun)
+        raise PipelineError(f"a reset of {', '.join(begun)} was interrupted: do it again with `{command}`")
+
+
+def _command(application: str, checkpoint: str, steps: Collection[str], bootstrap: str = "") -> str:
+    words = ["ottla", "streams-application-reset", "--application-id", application]
+    words += ["--bootstrap-server", bootstrap] if bootstrap else []
+    words += ["--checkpoint", checkpoint]
+    return shlex.join([*words, "--steps", ",".join(steps)] if steps else words)
 
 
 def _logged(query: Query) -> list[str]:
@@ -203,7 +221,29 @@ def merged(known: Mapping[str, Any], new: Mapping[str, Any], accept: Collection[
         place: {**entry, "left": True} if isinstance(entry, dict) and entry["name"] in accept else entry
         for place, entry in gone.items()
     }
+    for place, entry in left.items():
+        missed = _missed(entry, known["steps"], new) if isinstance(entry, dict) else set()
+        if missed and isinstance(entry, dict):
+            left[place] = {**entry, MISSED: sorted({*entry.get(MISSED, ()), *missed})}
     return {**left, **new}
+
+
+def _missed(entry: dict[str, Any], was: Mapping[str, Entry], new: Mapping[str, Any]) -> set[str]:
+    """The topics that a step which is gone reads, and that a step which goes on writes no more."""
+    written = {topic for one in new.values() for topic in one["topics"]}
+    stopped = {
+        topic
+        for place, one in was.items()
+        if isinstance(one, dict) and place in new
+        for topic in one["topics"]
+        if topic not in written
+    }
+    return stopped & _reads(entry)
+
+
+def _reads(entry: dict[str, Any]) -> set[str]:
+    """The topics between steps that it reads, among others."""
+    return set(re.split(r" \| |, ", entry["shape"].get(READS, "")))
 
 
 def _changes(entry: Entry, new: Mapping[str, Any], query: Query) -> tuple[Change, ...]:
@@ -214,6 +254,9 @@ def _changes(entry: Entry, new: Mapping[str, Any], query: Query) -> tuple[Change
     # A number alone does not say that it is the same step: another one may have moved to it.
     if entry["state"] and entry["number"] and query.root.is_numbered and entry["path"] != new["path"]:
         changes.append(Change("steps in front", " > ".join(entry["path"]), " > ".join(new["path"])))
+    if entry.get(MISSED):
+        topics = ", ".join(entry[MISSED])
+        changes.append(Change("input", "complete", f"without what {topics} would have had while the step was away"))
     return tuple(changes)
 
 
@@ -223,8 +266,8 @@ def _differences(was: Shape, now: Shape) -> list[Change]:
         before, after = was.get(what, ""), now.get(what, "")
         if what.startswith(STORE) and not (before and after):
             continue  # a processor's store may come or go
-        if what.endswith(TYPE) and not (before and after):
-            continue  # nobody has asked Spark
+        if (what == KIND or what.endswith(TYPE)) and not (before and after):
+            continue  # an earlier version did not note it, or nobody has asked Spark
         if what == READS and _only_adds_topics(before, after):
             continue
         if UNKNOWN not in (before, after) and not same(before, after):
@@ -254,10 +297,7 @@ def together(places: Collection[str], entries: Mapping[str, Entry]) -> tuple[str
     """The places, and those of all steps that they are joined to by topics of the application."""
     known = {place: entry for place, entry in entries.items() if isinstance(entry, dict)}
     between = {topic for entry in known.values() for topic in entry["topics"]}
-    touches = {
-        place: {*entry["topics"], *(between & set(re.split(r" \| |, ", entry["shape"].get(READS, ""))))}
-        for place, entry in known.items()
-    }
+    touches = {place: {*entry["topics"], *(between & _reads(entry))} for place, entry in known.items()}
     wanted = set(places)
     while True:
         joined = {topic for place in wanted for topic in touches.get(place, ())}
@@ -276,9 +316,9 @@ def _place_of_source(
     """
     if isinstance(entries.get(numbered or ""), str):
         return numbered  # an old line does not say which topics they were
-    wanted = set(_topics("+".join(source.reads)))
+    wanted = set(source.reads)
     known = {
-        place: set(_topics(entry["shape"][READS]))
+        place: set().union(*_sources(entry["shape"][READS]))
         for place, entry in entries.items()
         if isinstance(entry, dict) and entry["source"] and entry["number"] and place not in used
     }
@@ -288,14 +328,21 @@ def _place_of_source(
     return numbered if known.get(numbered or "", set()) & wanted else None
 
 
-def _topics(reads: str) -> list[str]:
-    return re.split(r" \| |, |\+", reads)
+def _sources(reads: str) -> list[set[str]]:
+    """The topics of each source of a step, as `READS` tells them: a pattern, between slashes, is one of them."""
+    found: list[set[str]] = [set()]
+    for one in _READ.finditer(reads):
+        if one[0] in (" | ", ", "):
+            found.append(set())
+        elif one[0] != "+":
+            found[-1].add(one[0])
+    return found
 
 
 def _only_adds_topics(was: str, now: str) -> bool:
     """Whether the sources are as they were but for more topics: those are read from their beginning."""
-    pairs = [[set(one.split("+")) for one in re.split(r" \| |, ", text)] for text in (was, now)]
-    return len(pairs[0]) == len(pairs[1]) and all(before <= after for before, after in zip(*pairs, strict=True))
+    before, after = _sources(was), _sources(now)
+    return len(before) == len(after) and all(one <= other for one, other in zip(before, after, strict=True))
 
 
 def step_name(place: str, entry: Entry) -> str:

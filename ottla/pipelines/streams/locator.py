@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.streams.function_text import LOADED
 from ottla.pipelines.streams.graph import Topology
 
 NAME = "topology"
@@ -49,7 +50,7 @@ def _only(module: ModuleType, place: str) -> str:
 def _file(path: Path) -> ModuleType:
     if not path.is_file():
         raise PipelineError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(f"_ottla_topology_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{LOADED}{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

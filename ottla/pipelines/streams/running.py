@@ -93,6 +93,7 @@ def start(
         "state": state_format.facts(),
     }
     if known is not None:
+        evolution.check_no_reset(known, checkpoint)
         check(known, facts)
         topology = topology.at(evolution.trace(known, topology))
         queries = plan(topology)
@@ -104,7 +105,7 @@ def start(
     cluster.ensure_topics({topic: n or wanted for topic, n in own_topics(topology, queries).items()})
     compiler = Compiler(topology, cluster, wanted, handling, state_format)
     compiled = [compiler.compile(query) for query in queries]
-    steps = evolution.notes(topology, queries, _types(compiled, compiler.shapes))
+    steps = evolution.notes(topology, queries, {one.query.name: one.types for one in compiled})
     now: dict[str, Any] = {**facts, "steps": steps}
     if known is not None:
         evolution.compare(known, topology, queries, accept=accept, steps=steps).check(checkpoint)
@@ -134,18 +135,6 @@ def start(
         running.stop()
         raise
     return running
-
-
-def _types(compiled: Sequence[Compiled], shapes: Mapping[str, Shape]) -> dict[str, dict[str, str]]:
-    """The types of what has state, which only Spark knows: of its keys, and of what an aggregate gathers."""
-    found = {}
-    for one in compiled:
-        if has_state(one.query) and not isinstance(one.query.work, Custom):
-            shape = shapes[one.query.root.name]
-            found[one.query.name] = {"key type": shape.key.simpleString()}
-            if isinstance(one.query.work, Aggregate):
-                found[one.query.name]["value type"] = shape.value.simpleString()
-    return found
 
 
 def _check_that_it_ends(queries: Sequence[Query]) -> None:

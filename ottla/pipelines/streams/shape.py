@@ -43,6 +43,8 @@ READS, WINDOWS, KEYS = "reads", "windows", "keys"
 STAMPED, VERSIONED = "partition times", "versioned tables"
 """The topics of which a step knows the partition times, and those of versioned tables: both have a step of Spark's in
 front, whose state lies before the step's own."""
+KIND = "kind of state"
+"""Which windows an aggregate has, and what it gathers: state of one kind is none of another."""
 STORE = "store "
 """How the lines of a processor's stores begin: one may come or go."""
 Shape = dict[str, str]
@@ -90,6 +92,7 @@ def _work(query: Query) -> Iterator[tuple[str, str]]:
     match query.work:
         case Aggregate(aggregation=aggregation, windows=windows, of_table=of_table):
             yield "step", "aggregate of a table" if of_table else "aggregate"
+            yield KIND, f"{'no windows' if windows is None else type(windows).__name__} of {_gathered(aggregation)}"
             yield from _aggregation(aggregation)
             yield WINDOWS, "" if windows is None else str(windows)
         case StreamJoin(windows=windows, kind=kind):
@@ -116,6 +119,13 @@ def _work(query: Query) -> Iterator[tuple[str, str]]:
             for spec in operator.stores:
                 serdes = (spec.key.name, spec.map_key.name, spec.value.name)
                 yield f"{STORE}{spec.name}", f"{spec.kind.value}: {', '.join(serdes)}"
+
+
+def _gathered(aggregation: Aggregation) -> str:
+    if isinstance(aggregation, Folds):
+        return ", ".join(fold.name for _, fold in aggregation.folds)
+    is_of_several = isinstance(aggregation, Cogrouping) and len(aggregation.adders) > 1
+    return "functions of several streams" if is_of_several else "functions"
 
 
 def _aggregation(aggregation: Aggregation) -> Iterator[tuple[str, str]]:

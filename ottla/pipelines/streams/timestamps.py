@@ -22,6 +22,8 @@ PARTITION_TIME = "UsePartitionTimeOnInvalidTimestamp"
 NAMES = (FAIL, SKIP, PARTITION_TIME, WALLCLOCK)
 ARGUMENTS = ("partition_time", "timestamp", "key", "value")
 """What a function takes, or the last of them. The first one is for Python functions."""
+MOMENTS = ("timestamp", "timestamp_ntz", "timestamp_ltz", "date")
+"""What Spark casts to milliseconds; it has no hand in a function that knows the partition time."""
 UNKNOWN_TIME = -1
 """Partition time before the first record, and the time of a record without one."""
 
@@ -61,6 +63,11 @@ class TimestampExtractor:
 def _check_arity(given: Python | Callable[..., object]) -> None:
     """Told where the mistake is made, not when it runs."""
     count = arity(given.function if isinstance(given, Python) else given)
+    if isinstance(given, Python) and count == len(ARGUMENTS) and given.returns.strip().lower() in MOMENTS:
+        raise PipelineError(
+            "a timestamp's function that knows the partition time returns milliseconds: make it python(function, "
+            f"'long'), not '{given.returns}'"
+        )
     if isinstance(given, Python) and 1 <= count <= len(ARGUMENTS):
         return
     if not isinstance(given, Python) and 1 <= count < len(ARGUMENTS):

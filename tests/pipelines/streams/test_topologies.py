@@ -44,6 +44,7 @@ pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
 SHUFFLE = "spark.sql.shuffle.partitions"
 Records = list[tuple[bytes | None, bytes | None]]
+NEAR = JoinWindows.of_time_difference(10)
 
 
 def test_records_one_at_a_time(spark: SparkSession) -> None:
@@ -88,11 +89,12 @@ def test_tables_and_their_joins(spark: SparkSession) -> None:
         driver.input_topic("places").pipe_input("x", "there")
         city.pipe_input("b", "Bern", 1)
         person.pipe_input("1", {"name": "Ada", "city": "b"}, 2)
+        person.pipe_input("2", {"name": "Bo", "city": "nowhere"}, 2)
         note.pipe_input("1", "new", 3)
         visit.pipe_input("1", "x", 4)
         visit.pipe_input("1", "nowhere", 5)
-        assert homes.read_to_map() == {"1": "Ada of Bern"}
-        assert noted.read_to_map() == {"1": "Ada:new"}
+        assert homes.read_to_map() == {"1": "Ada of Bern"}, "nobody has to be told that the other has no home"
+        assert noted.read_to_map() == {"1": "Ada:new", "2": "Bo"}
         assert placed.read_records() == [("1", "x@there")]
         # The row moves to another city in the batch in which its old one changes: the old one's word is not the last.
         person.pipe_input("1", {"name": "Ada", "city": "c"}, 6)
@@ -398,6 +400,31 @@ def test_numbers_are_read_from_the_bytes_of_kafkas_serializers(spark: SparkSessi
     back = spark.createDataFrame(list(zip(longs, integers, strict=True)), "long bigint, integer int")
     encoded = back.select(encode(Serde.of("long"), F.col("long")), encode(Serde.of("integer"), F.col("integer")))
     assert [tuple(map(bytes, row)) for row in encoded.collect()] == rows
+
+
+def test_the_types_of_what_a_join_keeps_are_noted_whatever_stands_in_front_of_it(spark: SparkSession) -> None:
+    """A row that was kept as text of another type was read as one without a value."""
+    builder = StreamsBuilder()
+    people = builder.table("people", value=json("city STRING, name STRING"), named="people")
+    cities = builder.table("cities").map_values("named_struct('id', cast(value AS INT))")
+    people.join(cities, "left.name", foreign_key="value.city", name="homes").to_stream().to("out")
+    people.left_join(cities, "left.name", name="both").to_stream().to("out")
+    stream = builder.stream("visits").map_values("length(value)")
+    stream.join(cities, "left", name="looked-up").join(builder.stream("more"), "left", NEAR, name="near").to("out")
+    cities.group_by("value.id", name="grouped").count(name="many").to_stream().to("out")
+    with TopologyTestDriver(builder.build("types"), spark) as driver:
+        driver._compile()
+        types = {one.query.name: one.types for one in driver._compiled}
+    city = "struct<id:int>"
+    assert types["homes-subscription-join-foreign"]["right type"] == city
+    assert "row:struct<city:string,name:string>" in types["homes-subscription-join-foreign"]["left type"]
+    assert types["both"] == {
+        "key type": "string", "left type": "struct<city:string,name:string>", "right type": city,
+    }  # fmt: skip
+    assert types["looked-up"] == {"key type": "string", "right type": city}
+    assert types["near"] == {"key type": "string", "left type": "int", "right type": "string"}
+    assert types["grouped"] == {"key type": "int", "value type": f"struct<new:{city},old:{city}>"}
+    assert types["many"] == {"key type": "int", "value type": "bigint"}
 
 
 @pytest.mark.parametrize("count", [6, 64])

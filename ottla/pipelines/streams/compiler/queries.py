@@ -58,9 +58,19 @@ from ottla.pipelines.streams.graph import (
     Topology,
 )
 from ottla.pipelines.streams.handlers import ErrorHandling, Response
-from ottla.pipelines.streams.planning import Inflow, Outflow, Query, carries, has_state_in_front, own_topic, remembers
+from ottla.pipelines.streams.planning import (
+    Inflow,
+    Outflow,
+    Query,
+    carries,
+    has_state,
+    has_state_in_front,
+    own_topic,
+    remembers,
+)
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import changelog_topic
+from ottla.pipelines.streams.tasks.tables import SIDES
 from ottla.pipelines.streams.tasks.task import FINAL, LATE, RESULT, SKIPPED
 from ottla.pipelines.streams.tasks.versions import History
 from ottla.pipelines.streams.windows import SessionWindows, Windows
@@ -102,6 +112,8 @@ class Compiled:
     writes: tuple[str, ...]
     names_topics: bool = False
     """Whether there are topics that only its rows know."""
+    types: dict[str, str] = field(default_factory=dict)
+    """The types of what its state keeps, by what it is: only Spark knows them."""
 
 
 @dataclass(slots=True)
@@ -117,6 +129,8 @@ class Compiler:
     shapes: dict[str, Shape] = field(default_factory=dict)
     _dead_letters: list[DataFrame] = field(default_factory=list)
     """Of the query that is being compiled."""
+    _values: list[DataType] = field(default_factory=list)
+    """The types of the values that its sides take."""
     _counted: set[str] = field(default_factory=set)
     """The metrics of what nodes drop that a query counts."""
 
@@ -136,7 +150,21 @@ class Compiler:
         for dead in self._dead_letters:
             rows = rows.unionByName(dead)
         topics = tuple(writes(self.topology, query, self.handling))
-        return Compiled(query, rows, updates, topics, names_topics(query))
+        return Compiled(query, rows, updates, topics, names_topics(query), self._types(query))
+
+    def _types(self, query: Query) -> dict[str, str]:
+        if not has_state(query) or isinstance(query.work, Custom):
+            return {}
+        shape = self.shapes[query.root.name]
+        found = {"key type": shape.key.simpleString()}
+        match query.work:
+            case Aggregate() | Regroup():
+                found["value type"] = shape.value.simpleString()
+            case StreamJoin() | TableJoin() | ForeignKeyMatch():
+                found |= {f"{side} type": kind.simpleString() for side, kind in zip(SIDES, self._values, strict=True)}
+            case StreamTableJoin():  # of the stream nothing is kept
+                found["right type"] = self._values[1].simpleString()
+        return found
 
     # --- in front of the root
 
@@ -249,6 +277,7 @@ class Compiler:
         if not remembers(query) or isinstance(work, Custom):
             columns += ("headers",)
         inputs = [self._input(query, side, columns) for side in query.inputs]
+        self._values = [frame.schema["value"].dataType for frame in inputs]
         tasks = [self._task(query) for _ in inputs]
         match work:
             case Aggregate():

@@ -249,7 +249,9 @@ def foreign_key_result(frame: DataFrame, joiner: Expression, task: Column) -> Da
     # The join's kind is the same in all answers, and travels with the right row, which may be none.
     right = F.to_json(F.struct(F.col("value.right").alias("right"), F.col("value.kind").alias("kind")), JSON)
     numbers = [F.col(f"value.{name}").cast("string") for name in ("version", "other_version", "what", "since")]
-    rows = _rows(frame, 0, task, text(F.col("value.left"), "value"), F.to_json(F.array(right, *numbers)))
+    has_result = _has_result("value.").cast("int").cast("string")
+    extra = F.to_json(F.array(right, *numbers, has_result))
+    rows = _rows(frame, 0, task, text(F.col("value.left"), "value"), extra)
     results = transform(Newest(), rows)
     kinds = StructType([StructField("right", answer["right"].dataType), StructField("kind", StringType())])
     other = F.from_json(F.col("other_text"), kinds, JSON)
@@ -279,10 +281,15 @@ def aggregated_foreign_key_result(frame: DataFrame, joiner: Expression) -> DataF
 
 
 def _foreign_key_result(rows: DataFrame, joiner: Expression) -> DataFrame:
-    there = F.col("left").isNotNull() & (F.col("right").isNotNull() | (F.col("kind") == "left"))
-    return rows.withColumn("value", column(joiner, "key", "left", "right", alive=there)).select(
+    return rows.withColumn("value", column(joiner, "key", "left", "right", alive=_has_result())).select(
         "key", "value", "timestamp"
     )
+
+
+def _has_result(where: str = "") -> Column:
+    """Whether the rows of both sides make a result."""
+    left, right, kind = (F.col(f"{where}{name}") for name in ("left", "right", "kind"))
+    return left.isNotNull() & (right.isNotNull() | (kind == "left"))
 
 
 def _pairs(

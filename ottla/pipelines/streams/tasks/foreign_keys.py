@@ -133,10 +133,12 @@ class Matching:
 @dataclass(frozen=True, slots=True)
 class Newest:
     """The newest answer for each row of the left table. A key's state: the `newest` versions, whether the row is
-    `there`, and its `open` subscriptions: since when -> how many last words came, less those that are announced.
+    `there`, whether a result of it is `known`, and its `open` subscriptions: since when -> how many last words came,
+    less those that are announced.
 
     A record's value is the left row; its `extra` a JSON array: the right row, then as texts the two versions, what is
-    answered, and since when.
+    answered, since when, and whether the two rows make a result. Where they make none, and none is known, nothing is
+    given out: Kafka Streams, which does not know whether there was one, is sometimes on the safe side.
     """
 
     def process(self, task: Task, record: Record) -> None:
@@ -145,7 +147,7 @@ class Newest:
             return
         assert record.extra is not None
         right, *numbers = json.loads(record.extra)
-        version, other_version, what, since = map(int, numbers)
+        version, other_version, what, since, has_result = map(int, numbers)
         state = task.state(record.key) or {"newest": [0, 0], "there": False, "open": {}}
         heard, announced = state["open"].get(str(since), [0, None])
         if what == UNSUBSCRIBE:
@@ -156,8 +158,11 @@ class Newest:
         if heard == announced:
             del state["open"][str(since)]
         if what != UNSUBSCRIBE and [version, other_version] >= state["newest"]:
-            state |= {"newest": [version, other_version], "there": record.value is not None}
-            task.update(record.key, None, None, Output(RESULT, record.key, record.value, right, record.timestamp))
+            is_told = bool(has_result) or state.get("known", state["there"])  # an earlier version did not note it
+            there = record.value is not None
+            state |= {"newest": [version, other_version], "there": there, "known": bool(has_result)}
+            if is_told:
+                task.update(record.key, None, None, Output(RESULT, record.key, record.value, right, record.timestamp))
         task.keep(record.key, state if state["there"] or state["open"] else {})
 
     def finish(self, task: Task) -> None:

@@ -6,6 +6,7 @@ rules, corner cases included, are those of Kafka Streams' implementation, becaus
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,9 +110,9 @@ class SlidingAggregate:
         last_end = close_time if self.suppressed else close_time - 1
         done: list[Output] = []
         # What ends before the last batch's last end was given out by it, and takes no record since, but of a stream
-        # that is behind another.
+        # that is behind another, or with another grace period.
         first_start: int | None = min(task.began_at - self.windows.grace_ms - 1, last_end) - self.windows.difference_ms
-        if self.gathering.streams > 1:
+        if self.gathering.streams > 1 or closing.is_cut_anew:
             first_start = None
         last_start = last_end - self.windows.difference_ms
         for key in closing.due(last_end):
@@ -164,7 +165,9 @@ class _Page:
         """The record goes into a window, unless the window has closed."""
         assert self.record.key is not None
         if start + self.operator.windows.difference_ms >= self.close_time:
-            state = self.operator.gathering.add(self.record.key, self.record.value, cell[0], self.record.side)
+            # Windows begin with each other's state, and a function may put its values into what it is given.
+            own = deepcopy(cell[0])
+            state = self.operator.gathering.add(self.record.key, self.record.value, own, self.record.side)
             self.put(start, [state, max(cell[1], self.record.timestamp), False])
 
     def put(self, start: int, cell: Cell) -> None:

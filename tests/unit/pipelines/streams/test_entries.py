@@ -20,25 +20,10 @@ from ottla.pipelines.streams.tasks.sessions import SessionAggregate
 from ottla.pipelines.streams.tasks.sliding import SlidingAggregate
 from ottla.pipelines.streams.tasks.task import Operator, Record, run
 from ottla.pipelines.streams.windows import JoinWindows, SessionWindows, SlidingWindows
-from tests.unit.pipelines.streams.test_tasks import Shelf
+from tests.unit.pipelines.streams.test_tasks import Measured, Shelf
 
 COUNT = Gathering(Folds(((None, aggregates.count()),)))
 HOUR_MS = 3_600_000
-
-
-class Measured(Shelf):
-    """A shelf that counts the characters that are read from it and put on it."""
-
-    characters = 0
-
-    def get(self, key: str) -> str | None:  # type: ignore[override]
-        found = super().get(key)
-        self.characters += len(found or "")
-        return found
-
-    def put(self, key: str, value: str) -> None:
-        self.characters += len(value)
-        super().put(key, value)
 
 
 def opened(shelf: Shelf, stored: dict[str, Any], kind: Callable[[str], Any]) -> Entries:

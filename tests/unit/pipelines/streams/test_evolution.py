@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from ottla.pipelines import PipelineError
 from ottla.pipelines.streams import (
     JoinWindows,
+    SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
     TimeWindows,
     Topology,
@@ -246,6 +249,74 @@ def test_a_source_may_read_more_topics_and_not_fewer(name: str | None) -> None:
     assert (step.needs_reset, step.changes[0].what) == (True, "reads")
 
 
+@pytest.mark.parametrize("name", [None, "mine"])
+def test_a_source_of_a_pattern_is_known_by_all_of_it(name: str | None) -> None:
+    """A pattern was cut at its plus signs, and one with more of them taken for more topics."""
+
+    def reading(pattern: str, *others: str) -> Build:
+        def build(builder: StreamsBuilder) -> None:
+            matching = builder.stream(re.compile(pattern), name=name)
+            matching.join(builder.stream(*others, name="others"), "left", NEAR, name="pairs").to("out")
+            matching.to("copy")
+
+        return build
+
+    was = noted(reading("logs-[a-z]+, +[0-9]+", "a"))
+    more = evolved(was, reading("logs-[a-z]+, +[0-9]+", "a", "b"))
+    assert {step.fate for step in more.steps} == {Fate.KEPT}, "more topics, and the same pattern"
+    other = evolved(was, reading("logs-[a-z]+, +[0-9]+-v[0-9]+", "a"))
+    assert [step.name for step in other.steps if step.needs_reset and step.changes[0].what == "reads"] == [
+        *([] if name is None else [name]), "pairs",
+    ]  # fmt: skip
+    if name is None:
+        assert (other.steps[0].place, other.steps[0].fate) == ("KSTREAM-SOURCE-0000000000-2", Fate.ADDED)
+
+
+def counted(windows: Any = None, how: Any = None) -> Build:
+    """An aggregate of one of several kinds of windows and functions."""
+
+    def build(builder: StreamsBuilder) -> None:
+        grouped: Any = builder.stream("in", value="long").group_by_key()
+        if how == "cogroup":
+            grouped = grouped.cogroup(ADD).cogroup(builder.stream("in", value="long").group_by_key(), ADD)
+        if windows is not None:
+            grouped = grouped.windowed_by(windows)
+        if how == "cogroup":
+            table = grouped.aggregate(0, merger=ADD, name="t") if windows else grouped.aggregate(0, name="t")
+        elif isinstance(how, dict):
+            table = grouped.aggregate(**how, name="t")
+        else:
+            table = grouped.aggregate(how or aggregates.sum(), name="t")
+        table.to_stream().to("out")
+
+    return build
+
+
+ADD = python(lambda key, value, so_far: value + so_far, "bigint")
+LISTED = {"initial": [], "adder": python(lambda key, value, so_far: [*so_far, value], "array<bigint>")}
+OTHER_KINDS = [
+    (counted(), counted(TimeWindows.of_size(10))),
+    (counted(TimeWindows.of_size(10)), counted(SlidingWindows.of_time_difference(10))),
+    (counted(TimeWindows.of_size(10)), counted(SessionWindows.of_inactivity_gap(10))),
+    (counted(), counted(how=LISTED)),
+    (counted(how=LISTED), counted(how="cogroup")),
+    (counted(), counted(how=aggregates.mean())),
+    (counted(), counted(how={"total": aggregates.sum(), "many": aggregates.count()})),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), OTHER_KINDS)
+def test_state_of_another_kind_is_not_gone_on_with_by_anybodys_word(before: Build, after: Build) -> None:
+    """With accept= tasks took states of one kind for those of another, or failed on them in Spark."""
+    was = noted(before)
+    with pytest.raises(PipelineError, match="the state of t cannot be gone on with") as refused:
+        evolved(was, after, accept=["t"]).check("somewhere")
+    assert "accept" not in str(refused.value)
+    for entry in was["steps"].values():
+        del entry["shape"]["kind of state"]
+    assert fates(evolved(was, before)) == {"t": "kept"}, "an earlier version did not note it"
+
+
 def test_a_named_step_may_go_and_come_back_to_its_state() -> None:
     def both(builder: StreamsBuilder) -> None:
         grouped = builder.stream("in").group_by_key()
@@ -260,6 +331,36 @@ def test_a_named_step_may_go_and_come_back_to_its_state() -> None:
     assert fates(found) == {"counts": "kept", "others": "removed"}
     found.check("somewhere")
     assert fates(evolved(noted(one, was), both)) == {"counts": "kept", "others": "kept"}
+
+
+def test_a_step_that_comes_back_is_reset_where_nobody_wrote_for_it_meanwhile() -> None:
+    """The topic between was not written without it, and the step went on as if nothing had happened."""
+
+    def chain(*names: str) -> Build:
+        def build(builder: StreamsBuilder) -> None:
+            if "sums" in names:
+                table = builder.stream("in", value="long").group_by_key().aggregate(aggregates.sum(), name="sums")
+                table.to_stream().to("out")
+                for name in {"many", "more"} & {*names}:
+                    table.to_stream().group_by("value").count(name=name).to_stream().to("out")
+            builder.stream("in").group_by_key().count(name="alone").to_stream().to("out")
+
+        return build
+
+    everything = chain("sums", "many")
+    was = noted(everything)
+    without = noted(chain("sums"), was)
+    again = noted(chain("sums"), without)
+    for known in (without, again):
+        found = evolved(known, everything)
+        assert [step.name for step in found.steps if step.needs_reset] == ["many"]
+        with pytest.raises(PipelineError, match="is without what app-sums-repartition would have had"):
+            found.check("somewhere")
+        assert found.reset == ("many", "sums")
+    back = noted(everything, again, accept=["many"])
+    assert not evolved(back, everything).reset, "accepted once"
+    assert not evolved(noted(chain(), was), everything).reset, "both stood still"
+    assert not evolved(noted(chain("sums", "more"), was), everything).reset, "it was written for another step"
 
 
 def test_a_numbered_step_that_goes_for_good_is_accepted_once() -> None:

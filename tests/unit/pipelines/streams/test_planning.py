@@ -49,9 +49,31 @@ def test_a_pattern_is_read_and_told_as_a_pattern_and_keeps_its_place_when_number
         check_partitions(first, {"in": 2, "logs-a": 2, "logs-b": 3}, matched)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        (re.compile("logs-.*"), "logs-.*"),
+        (re.compile("logs-.*", re.IGNORECASE), "(?i:logs-.*)"),
+        (re.compile("(?i)logs-.*"), "(?i)logs-.*"),
+        (re.compile("(?i)logs - .*", re.VERBOSE), None),
+    ],
+)
+def test_what_a_pattern_was_compiled_with_counts(pattern: re.Pattern[str], told: str | None) -> None:
+    """It was left away, and LOGS-A not read."""
+    builder = StreamsBuilder()
+    if told is None:
+        with pytest.raises(PipelineError, match="put its flags into the expression"):
+            builder.stream(pattern)
+        return
+    builder.stream(pattern).to("out")
+    [query] = plan(builder.build("app"))
+    assert query.patterns == [told]
+    assert bool(re.fullmatch(told, "LOGS-a")) == bool(pattern.fullmatch("LOGS-a"))
+
+
 def test_a_stream_is_of_names_or_of_one_pattern() -> None:
     builder = StreamsBuilder()
-    for topics in ((), ("a", re.compile("b")), (re.compile("a"), re.compile("b")), (7,)):
+    for topics in ((), ("a", re.compile("b")), (re.compile("a"), re.compile("b")), (7,), (re.compile(b"a"),)):
         with pytest.raises(PipelineError, match=r"one topic's name, or one re\.compile"):
             builder.stream(*topics)
 

@@ -8,8 +8,10 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
+from ottla.client import FakeAdmin, NewTopic
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.streams import JoinWindows, StreamsBuilder
+from ottla.pipelines.streams.cluster import ClusterTopics
 from ottla.pipelines.streams.planning import plan
 from ottla.pipelines.streams.processor import Context, Processor, ProcessorOperator, Record, TimeMode
 from ottla.pipelines.streams.running import check, check_partitions
@@ -63,3 +65,20 @@ def test_the_advice_for_a_topic_with_other_partitions_than_before_has_calls_that
     builder = StreamsBuilder()
     assert eval(f"stream{of_stream}", {"stream": builder.stream("t")}).node
     assert eval(f"table{of_table}", {"table": builder.table("u")}).node
+
+
+def test_a_topic_between_steps_that_has_other_partitions_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`repartition(partitions=4)` where the topic has two did nothing, in silence. State does not depend on it."""
+    fake = FakeAdmin()
+    cluster = fake.cluster
+    fake.create_topics([NewTopic("app-lengths-repartition", 2)])["app-lengths-repartition"].result()
+    topics = ClusterTopics(cast(SparkSession, None), "fake:9092", kafka={}, source={}, sink={})
+    monkeypatch.setattr(ClusterTopics, "admin", lambda _: FakeAdmin(cluster))
+    topics.ensure_topics({"app-lengths-repartition": 2, "app-new-repartition": 3})
+    assert caplog.messages == []
+    topics.ensure_topics({"app-lengths-repartition": 4, "app-new-repartition": 3})
+    [told] = caplog.messages
+    assert told.startswith("[Topic app-lengths-repartition] It has 2 partitions, and the topology asks for 4")
+    assert topics.partitions == {"app-lengths-repartition": 2, "app-new-repartition": 3}

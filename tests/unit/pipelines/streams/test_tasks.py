@@ -35,6 +35,15 @@ MIXED = Gathering(
     )
 )
 """Of two streams: the order of their records shows."""
+
+
+def filled(key: str, value: int, so_far: list[int]) -> list[int]:
+    """Changes what it is given, as Python functions do."""
+    so_far.append(value)
+    return so_far
+
+
+FILLED = Gathering(Accumulation([], python(filled, "array<int>"), python(lambda key, left, right: left + right)))
 Rows = dict[tuple[str, int | None, int | None], object]
 
 
@@ -58,6 +67,21 @@ class Shelf(dict[str, str]):
     def items(self) -> Iterator[tuple[str, str]]:  # type: ignore[override]
         self.calls += len(self)
         return iter(list(super().items()))
+
+
+class Measured(Shelf):
+    """A shelf that counts the characters that are read from it and put on it."""
+
+    characters = 0
+
+    def get(self, key: str) -> str | None:  # type: ignore[override]
+        found = super().get(key)
+        self.characters += len(found or "")
+        return found
+
+    def put(self, key: str, value: str) -> None:
+        self.characters += len(value)
+        super().put(key, value)
 
 
 def record(key: str, timestamp: int, value: object = 1, side: int = 0) -> Record:
@@ -136,6 +160,10 @@ def test_streams_that_are_grouped_together_are_late_each_by_its_own_time() -> No
         CogroupedWindows(MIXED, TimeWindows.of_size(10, grace=7)),
         SlidingAggregate(MIXED, SlidingWindows.of_time_difference(6, grace=9)),
         SessionAggregate(MIXED, SessionWindows.of_inactivity_gap(5, grace=4)),
+        WindowAggregate(FILLED, TimeWindows.of_size(10, grace=7).advance_by(4)),
+        SlidingAggregate(FILLED, SlidingWindows.of_time_difference(6, grace=9)),
+        SlidingAggregate(FILLED, SlidingWindows.of_time_difference(6, grace=9), updates=False, finals=True),
+        SessionAggregate(FILLED, SessionWindows.of_inactivity_gap(5, grace=4)),
         WindowedJoin(JoinWindows.of_time_difference(4, grace=3), "outer"),
         WindowedJoin(JoinWindows.of_time_difference(4).after(1), "left"),
     ],
@@ -222,6 +250,59 @@ def test_state_of_a_version_without_an_index_closes_too(operator: Operator) -> N
     before[""] = json.dumps(meta | {"first_end": 100_000})
     assert close(before) == close(indexed)
     assert not any("key " in name for name in before)
+
+
+def test_keys_that_close_together_are_read_when_they_do_and_not_with_every_batch_before() -> None:
+    """All keys of a tumbling window are in one slot. Each batch near the window's end read and wrote all of it."""
+    operator = WindowAggregate(COUNT, TimeWindows.of_size(1_000_000), updates=False, finals=True)
+    shelf = Measured()
+    run(operator, shelf, [record(f"key {number}", number) for number in range(2_000)])
+    shelf.characters = 0
+    for time in range(999_000, 1_000_000, 50):
+        assert run(operator, shelf, [record("now", time)]) == []
+    assert shelf.characters < 20 * 1_000
+    assert len(run(operator, shelf, [record("now", 1_000_000)])) == 2_001
+
+
+LENGTHS: list[tuple[Operator, Operator]] = [
+    (
+        WindowAggregate(COUNT, TimeWindows.of_size(1_000, grace=one), updates=False, finals=True),
+        WindowAggregate(COUNT, TimeWindows.of_size(1_000, grace=other), updates=False, finals=True),
+    )
+    for one, other in ((10_000, 1_000_000), (1_000_000, 100))
+] + [
+    (
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(1_000, grace=one), updates=False, finals=True),
+        SlidingAggregate(COUNT, SlidingWindows.of_time_difference(1_000, grace=other), updates=False, finals=True),
+    )
+    for one, other in ((10_000, 1_000_000), (1_000_000, 100))
+]
+
+
+@pytest.mark.parametrize(("before", "after"), LENGTHS, ids=lambda operator: type(operator).__name__)
+@pytest.mark.parametrize("remembers_lengths", [True, False])
+def test_windows_close_once_after_their_grace_period_has_changed(
+    before: Operator, after: Operator, remembers_lengths: bool
+) -> None:
+    """By slots of another width they were never reached, or not before the year 2100. `start(accept=...)` allows it."""
+    now = 1_700_000_000_000
+    shelf = Shelf()
+    assert run(before, shelf, [record(f"key {number}", now + number) for number in range(50)]) == []
+    assert run(before, shelf, [record("now", now + 5_000)]) == []
+    if not remembers_lengths:
+        after = before  # an earlier version has noted neither lengths nor the slots' earliest entries
+        meta = json.loads(shelf[""])
+        del meta["closing spans"]
+        meta["closing"] = {clock: {slot: count for slot, (count, _) in slots.items()}
+                           for clock, slots in meta["closing"].items()}  # fmt: skip
+        shelf[""] = json.dumps(meta)
+    outputs = run(after, shelf, [record("now", now + 5_000)])
+    for number in range(1, 6):
+        outputs += run(after, shelf, [record("last", now + number * 1_000_000)])
+    closed = [(one.key, one.start) for one in outputs if one.kind == FINAL and "key " in (one.key or "")]
+    assert len(closed) == len(set(closed))
+    assert {json.loads(key or "")["key"] for key, _ in closed} == {f"key {number}" for number in range(50)}
+    assert not any("key " in name for name in shelf)
 
 
 def test_state_is_forgotten_once_nothing_can_need_it() -> None:
@@ -513,6 +594,29 @@ def test_a_row_that_a_function_takes_away_leaves_no_state_and_begins_anew() -> N
     assert (begun.value, begun.timestamp) == ('{"value":[5]}', 2), "nor is there a time to be later than"
 
 
+def test_a_row_that_has_had_no_result_is_not_told_to_be_deleted() -> None:
+    """As in Kafka Streams: a row of an inner join that is new, or has changed, and still refers to nothing."""
+
+    def answered(
+        shelf: Shelf, value: str | None, version: int, has_result: int, what: int = RESULT
+    ) -> list[str | None]:
+        numbers = map(str, (version, 1, what, 1, has_result))
+        record = Record(0, "{}", value, 5, extra=json.dumps([None, *numbers]))
+        return [one.value for one in run(Newest(), shelf, [record])]
+
+    shelf = Shelf()
+    assert answered(shelf, "new", 2, 0) == []
+    assert answered(shelf, "changed", 3, 0) == []
+    assert answered(shelf, "changed", 4, 1) == ["changed"]
+    assert answered(shelf, "other", 5, 0) == ["other"], "whoever reads it makes a deletion of it"
+    assert answered(shelf, "still", 6, 0) == []
+    assert answered(shelf, "joined", 7, 1) == ["joined"]
+    assert answered(shelf, None, 8, 0, ANSWER) == [None]
+    assert answered(Shelf(), None, 1, 0, ANSWER) == [], "nobody knows a row that was never there"
+    earlier = Shelf({"{}": '{"newest":[1,0],"there":true,"open":{"1":[0,null]}}'})
+    assert answered(earlier, None, 2, 0, ANSWER) == [None], "an earlier version did not note what is known"
+
+
 class ForeignKeyJoin:
     """The three steps, several tasks of each, and the topics between them, which are read as far as chance has it."""
 
@@ -539,7 +643,8 @@ class ForeignKeyJoin:
         count = self.choice.randint(0, 4)
         taken, self.told[task] = self.told[task][:count], self.told[task][count:]
         for one in run(Matching(), self.matching[task], taken):
-            numbers = map(str, (one.version, one.other_version, one.kind, one.start))
+            has_result = int(one.value is not None)
+            numbers = map(str, (one.version, one.other_version, one.kind, one.start, has_result))
             self.answered[task].append(Record(0, one.key, one.value, 1, extra=json.dumps([one.other, *numbers])))
         task, count = self.choice.randrange(len(self.matching)), self.choice.randint(0, 4)
         taken, self.answered[task] = self.answered[task][:count], self.answered[task][count:]

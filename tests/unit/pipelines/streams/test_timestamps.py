@@ -84,6 +84,15 @@ def test_a_function_is_given_the_partition_time_and_one_that_is_negative_does_no
     assert given == [(-1, 5, None, "a"), (5, 8, None, "skip"), (5, 9, None, "none"), (5, 6, None, None)]
 
 
+def test_a_function_that_knows_partition_time_gives_milliseconds() -> None:
+    """Of a TIMESTAMP the first record made Python complain on a worker."""
+    for returns in ("BIGINT", "string"):
+        TimestampExtractor.of(python(lambda partition_time, timestamp, key, value: timestamp, returns))
+    TimestampExtractor.of(python(lambda timestamp, key, value: timestamp, "timestamp"))
+    with pytest.raises(PipelineError, match=r"make it python\(function, 'long'\), not 'timestamp'"):
+        TimestampExtractor.of(python(lambda partition_time, timestamp, key, value: timestamp, "timestamp"))
+
+
 def test_a_source_takes_the_builders_extractor_unless_it_has_its_own() -> None:
     builder = StreamsBuilder(timestamp="WallclockTimestampExtractor")
     builder.stream("in").through("between").to("out")

@@ -111,6 +111,25 @@ def test_what_a_history_takes_does_not_depend_on_batches_and_its_keys_are_forgot
     assert [key for key, _ in shelf.items() if key in "abcdef" and key] == []
 
 
+@pytest.mark.parametrize("histories", [(20, 1_000_000), (1_000_000, 20)])
+def test_a_history_of_another_length_still_ends(histories: tuple[int, int]) -> None:
+    """It may change without a reset. The index went by its length, and found no key that was put in before."""
+    now = 1_700_000_000_000
+    first, then = histories
+    shelf, lookups = Shelf(), Shelf()
+    keys = [f"key {number}" for number in range(50)]
+    admitted(History(first, newest_only=True), shelf, [(now, key) for key in keys])
+    table = [record(key, now + time, time, 1) for key in keys for time in (0, 1)]
+    run(VersionedLookup("left", first), lookups, table)
+    for number in range(1, 6):
+        later = now + number * 1_000_000
+        assert admitted(History(then, newest_only=True), shelf, [(later, "last")]) == [True]
+        run(VersionedLookup("left", then), lookups, [record("last", later, None, 1)])
+    assert not any(name in keys for name in shelf)
+    versions = [json.loads(text)["versions"] for name, text in lookups.items() if name.startswith('{"key": "key')]
+    assert [list(one.values()) for one in versions] == [[['{"value": 1}']]] * 50
+
+
 def test_a_versioned_table_has_a_step_in_front_and_comes_and_goes_with_a_reset() -> None:
     def with_table(**versioned: int) -> StreamsBuilder:
         builder = StreamsBuilder()
