@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ottla.replica import DataWaiter, FollowerFeed, FollowerWaiter, Interest, OutcomeWaiter, Partition, follower_feed
+from ottla.replica import DataWaiter, FollowerFeed, FollowerWaiter, Interest, OutcomeWaiter, Partition
+from ottla.replica.waiters import bytes_available
 from ottla.storage import Isolation
 from tests.support.logs import make_batch
 from tests.unit.replica.node import NODE_ID, TestNode
@@ -66,13 +69,12 @@ def test_a_change_of_each_of_many_partitions_costs_a_followers_fetch_one_look_ea
     node, partitions = replicated(100)
     waiting = WaitingFollower(node, partitions, bytes_min=BATCH_SIZE + 1)
     looks: list[Partition] = []
-    real = follower_feed.bytes_available
 
-    def counted(partition: Partition, *arguments: object) -> int | None:
+    def counted(partition: Partition, *arguments: Any) -> int | None:
         looks.append(partition)
-        return real(partition, *arguments)  # type: ignore[arg-type]
+        return bytes_available(partition, *arguments)
 
-    monkeypatch.setattr(follower_feed, "bytes_available", counted)
+    monkeypatch.setattr("ottla.replica.follower_feed.bytes_available", counted)
     partitions[7].append(make_batch(b"v"))  # not enough yet
     for partition in partitions:
         node.replicas.waiters.touch(partition)
