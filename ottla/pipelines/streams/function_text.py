@@ -80,6 +80,9 @@ def _function(function: Callable[..., Any]) -> str | None:
     call = None if isinstance(function, type) else inspect.getattr_static(type(function), "__call__", None)
     if isinstance(call, FunctionType):
         return _of_object(_function(call), function)
+    wrapped = getattr(function, "__wrapped__", None)  # as by functools.lru_cache
+    if wrapped is not None:
+        return _function(wrapped)
     name = getattr(function, "__qualname__", type(function).__qualname__)
     module = getattr(function, "__module__", "")
     return name if module == "__main__" or str(module).startswith(LOADED) else f"{module}.{name}"

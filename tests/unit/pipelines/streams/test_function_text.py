@@ -133,6 +133,7 @@ class Adding:
         (Converter(2), Converter(3)),
         (Adding(2), Adding(3)),
         (traced(twice), traced(len)),
+        (functools.lru_cache(rated(2)), functools.lru_cache(rated(3))),
         (functools.partial(traced, twice), functools.partial(traced, times)),
         (", ".join, "; ".join),
         (Decimal, int),
