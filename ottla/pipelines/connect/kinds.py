@@ -88,12 +88,13 @@ _HEADER = {
     "header": Option(Type.FLAG, "The first line of a file names the columns.", default=True),
     "delimiter": Option(Type.TEXT, "What stands between two columns.", default=","),
 }
+_STATIC = Option(Type.FLAG, "Of several sources: read as it is, for a `sql` to join, and no stream.")
 _FILES_MAX = Option(Type.NUMBER, "How many new files a micro-batch takes at most.")
 _PARTITION_BY = Option(Type.NAMES, "Fields whose values become directories.")
 
 
 def _files(doc: str, **more: Option) -> Kind:
-    return Kind(doc, {"path": _PATH, **more, "max-files-per-batch": _FILES_MAX})
+    return Kind(doc, {"path": _PATH, **more, "max-files-per-batch": _FILES_MAX, "static": _STATIC})
 
 
 SOURCES: dict[str, Kind] = {
@@ -140,8 +141,11 @@ SOURCES: dict[str, Kind] = {
         },
         one_of=("table", "query"),
     ),
-    "delta": Kind("A Delta table.", {"path": _PATH}),
-    "iceberg": Kind("An Iceberg table.", {"table": Option(Type.TEXT, "`catalog.database.table`.", required=True)}),
+    "delta": Kind("A Delta table.", {"path": _PATH, "static": _STATIC}),
+    "iceberg": Kind(
+        "An Iceberg table.",
+        {"table": Option(Type.TEXT, "`catalog.database.table`.", required=True), "static": _STATIC},
+    ),
     "http": Kind(
         "Records that are posted to an address; an answer means that they are on the disk.",
         {
@@ -237,6 +241,13 @@ TRANSFORMS: dict[str, Kind] = {
             "sql": Option(Type.TEXT, "Or an expression of Spark SQL over the fields."),
         },
         one_of=("value", "from", "sql"),
+    ),
+    "sql": Kind(
+        "Query the records, in Spark SQL, as tables of the names of their sources.",
+        {
+            "query": Option(Type.TEXT, "A SELECT, in which a lone source is `records`.", required=True),
+            "as": Option(Type.TEXT, "A name for the result, beside the records it is made of."),
+        },
     ),
     "route": Kind(
         "Choose the topic by a field; a record without the field, or with a name no topic can have, is a bad one.",
