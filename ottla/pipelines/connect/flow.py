@@ -20,6 +20,7 @@ from ottla.pipelines.connect.graph import RECORDS
 from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.record import META
 from ottla.pipelines.connect.transforms import Transforms
+from ottla.pipelines.connect.yaml_file import Path as Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,16 +64,18 @@ class Flow:
             if part.kind == "sql":
                 self._query(index)
             else:
+                needed = self._needed_after(index)
                 self._frames = {
                     name: transforms.one(df, index, pipeline.of_source(self._made_of[name][0]))
                     for name, df in self._frames.items()
+                    if name in needed
                 }
                 if part.kind not in NEVER_FAIL:
                     self._clean.clear()
 
     def of_sink(self, name: str) -> DataFrame:
         """The records that a sink reads."""
-        return self._together(self._pipeline.graph.reads[name], ("sinks", name, "from"))
+        return self._together(self._pipeline.graph.reads[name], self._pipeline.of_sink(name), ("sink", "from"))
 
     def bad(self) -> list[Bad]:
         """The bad records of all that any sink reads, each once."""
@@ -81,10 +84,23 @@ class Flow:
                 self._note_bad(name, name)
         return self._bad
 
+    def _needed_after(self, index: int) -> set[str]:
+        """The records that a sink or a later query reads: to the others a transform need not be applicable."""
+        needed = {name for reads in self._pipeline.graph.reads.values() for name in reads}
+        for part in self._pipeline.transforms[index + 1 :]:
+            if part.kind == "sql":
+                asked = {name.lower() for name in sql_query.read(part.options["query"]).names}
+                needed |= {name for name in self._frames if name.lower() in asked}
+                if RECORDS in asked:
+                    needed |= self._frames.keys() - self._named
+        return needed
+
     def _note_bad(self, name: str, place: str) -> None:
         letter = self._pipeline.dead_letter
         assert letter is not None, "asked only where there are dead letters"
         bad = self._frames[name].filter(~record.is_good())
+        taken = {one.name for one in self._bad}
+        place = next(one for one in (place, *(f"{place}-{again}" for again in range(2, 1000))) if one not in taken)
         self._bad.append(Bad(place, record.dead_letters(bad, self._pipeline.name, letter.topic), self._made_of[name]))
 
     def _table(self, name: str) -> DataFrame:
@@ -96,13 +112,13 @@ class Flow:
             is_good = F.when(is_good, True).otherwise(F.raise_error(record.told()).cast("boolean"))
         return df.filter(is_good).drop(META)
 
-    def _together(self, names: tuple[str, ...], place: tuple[str, ...]) -> DataFrame:
+    def _together(self, names: tuple[str, ...], pipeline: Pipeline, place: Place) -> DataFrame:
         first, *more = names
         df = self._frames[first]
         for name in more:
             other = self._frames[name]
             if set(record.names(df)) != set(record.names(other)):
-                raise self._pipeline.wrong(
+                raise pipeline.wrong(
                     place,
                     f"records that are read together have the same fields: {first} has {', '.join(record.names(df))}, "
                     f"and {name} has {', '.join(record.names(other))}",
@@ -112,7 +128,7 @@ class Flow:
 
     def _query(self, index: int) -> None:
         part = self._pipeline.transforms[index]
-        place = ("transforms", index, "sql")
+        place: Place = ("transforms", index, "sql")
         query = sql_query.read(part.options["query"])
         views: dict[str, DataFrame] = {}
         streams: list[str] = []
@@ -133,10 +149,12 @@ class Flow:
                 for one in everything:
                     self._frames[one] = self._good(one, index, result)
                     made_of += self._made_of[one]
-                views[name] = self._together(everything, (*map(str, place), "query"))
+                views[name] = self._together(everything, self._pipeline, (*place, "query"))
         with _views(self._spark, views) as taken:
             if taken is not None:
-                raise self._pipeline.wrong(place, f"the session has a view {taken} already: rename the source")
+                raise self._pipeline.wrong(
+                    place, f"the session has a table or a view {taken} already: rename the source"
+                )
             try:
                 df = self._run(query, streams)
             except AnalysisException as error:
@@ -171,7 +189,7 @@ class Flow:
         if self._pipeline.errors == "stop":
             return df.filter(F.when(record.is_good(), True).otherwise(F.raise_error(record.told()).cast("boolean")))
         if self._pipeline.dead_letter is not None:
-            self._note_bad(name, f"{name}-to-{result}-{index}")
+            self._note_bad(name, f"{name}-to-{result}")
         return record.observed(df, f"{name}-{index}").filter(record.is_good())
 
 

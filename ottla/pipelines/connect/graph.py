@@ -50,7 +50,8 @@ class _Builder:
                 made_of += self._streams.get(same, ())
             elif name.lower() == RECORDS:
                 self._used |= self._default().keys()
-                made_of += [source for sources in self._default().values() for source in sources]
+                everything = self._default()
+                made_of += [source for one in sorted(everything) for source in everything[one]]
             else:
                 self._wrong((*place, "query"), f"sql: there is no table {name}: {nearest(name, [*known, RECORDS])}")
                 made_of += self._streams  # it is meant to read something

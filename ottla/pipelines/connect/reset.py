@@ -109,8 +109,8 @@ def _client(pipeline: Pipeline, query: str) -> dict[str, str] | None:
     letter = pipeline.dead_letter
     if letter is None or letter.servers is None:
         return None
-    for part in (*pipeline.sinks.values(), *pipeline.sources.values()):
-        if part.kind == "topic" and part.options["bootstrap.servers"] == letter.servers:
+    for part in pipeline.topics:
+        if part.options["bootstrap.servers"] == letter.servers:
             return _settings(part)
     return {"bootstrap.servers": letter.servers}
 

@@ -104,7 +104,8 @@ def outcomes_of_all(flow: Flow, pipeline: Pipeline) -> list[Outcome]:
     found: list[Outcome] = []
     letter = pipeline.dead_letter
     for name in pipeline.sinks:
-        one, df = pipeline.of_sink(name), flow.of_sink(name)
+        # The first source says how keys are read, as it does in the transforms.
+        one, df = pipeline.of_sink(name).of_source(pipeline.graph.sources[name][0]), flow.of_sink(name)
         if letter is None:
             made = outcomes(df, one)
         else:
@@ -287,7 +288,7 @@ def _topic_options(sink: Part) -> dict[str, str]:
 def _dead_letter_options(pipeline: Pipeline, letter: DeadLetter) -> dict[str, str]:
     """With the settings of the part that has the same brokers: it knows how to speak to them."""
     told: dict[str, Any] = {}
-    for part in (*pipeline.sinks.values(), *pipeline.sources.values()):
-        if part.kind == "topic" and part.options["bootstrap.servers"] == letter.servers:
+    for part in pipeline.topics:
+        if part.options["bootstrap.servers"] == letter.servers:
             told = told or part.passed("kafka.")
     return {**told, "kafka.bootstrap.servers": letter.servers, "delivery": "exactly-once"}

@@ -194,6 +194,8 @@ class Pipeline:
         self.transforms = parsed.transforms
         self.errors = parsed.errors
         self.dead_letter = parsed.dead_letter
+        self.topics = [part for part in (*parsed.sinks.values(), *parsed.sources.values()) if part.kind == "topic"]
+        """All parts that are topics, the sinks first."""
         self.trigger = parsed.trigger
         self.checkpoint = parsed.checkpoint
         self.spark = parsed.spark
@@ -264,7 +266,7 @@ class Pipeline:
     @property
     def is_bounded(self) -> bool:
         """Whether the source ends by itself."""
-        if self.has_names:
+        if "sources" in self._places:
             return False  # a table of several is static, and something else is a stream
         return self.source.kind == "jdbc" and not self.source.is_growing
 

@@ -104,7 +104,7 @@ def test_several_sources_go_to_several_sinks_and_each_bad_record_is_one_dead_let
     assert [row.split()[0] for row in rows] == ["NAME", "shop", "shop/lake", "shop/names"]
     file.write_text(file.read_text().replace("  names:", "  renamed:").replace("from: named}", "from: [named]}"))
     told = ottla(tmp_path, "reset", "shop", "--yes")
-    queries = ["sinks/lake", "sinks/names", "dead-letters/orders-to-named-1", "dead-letters/refunds"]
+    queries = ["sinks/lake", "sinks/names", "dead-letters/orders-to-named", "dead-letters/refunds"]
     for query in queries:
         assert f"  the checkpoint {home.checkpoint / query}\n" in told, told
     assert told.count(f"on {servers}: what the sink has written") == 2, "of the dead letters; the sink is gone"
@@ -119,31 +119,31 @@ def test_a_query_over_one_source_sees_good_records_and_keeps_their_keys(
     source, sink, dead = (cluster.create_topic(new_topic(name)) for name in ("asked", "answered", "unanswered"))
     sent(servers, source, [b'{"id": 1, "name": "a"}', b"poison", b'{"id": 2, "name": "b"}', b'{"id": 3}'])
 
-    def pipeline(query: str, errors: dict[str, Any], **sink_options: str) -> Pipeline:
+    def pipeline(query: str, **errors: Any) -> Pipeline:
         return Pipeline(
             "asked",
             source={"type": "topic", "topic": source, "bootstrap.servers": servers, "schema": "id BIGINT, name STRING"},
-            transforms=[{"sql": query}, {"dead-letter": {"where": "id = 2"}}],
-            sink={"type": "topic", "topic": sink, "bootstrap.servers": servers, **sink_options},
+            transforms=[{"sql": {"query": query, "as": "asked"}}, {"dead-letter": {"where": "who = 'b'"}}],
+            sink={"type": "topic", "topic": sink, "bootstrap.servers": servers, "from": "asked"},
             **errors,
         )
 
-    query = "SELECT id, coalesce(name, 'none') AS name FROM records WHERE id > 0"
-    state = once(pipeline(query, {"errors": "dead-letter", "dead_letter": {"topic": dead}}), spark, tmp_path)
+    query = "SELECT id, coalesce(name, 'none') AS who FROM records WHERE id > 0"
+    state = once(pipeline(query, errors="dead-letter", dead_letter={"topic": dead}), spark, tmp_path)
     assert (state.records, state.bad) == (4, 2)
     assert [(record.key, record.value) for record in received(servers, sink, 2)] == [
-        (b"k0", b'{"id":1,"name":"a"}'), (b"k3", b'{"id":3,"name":"none"}'),
+        (b"k0", b'{"id":1,"who":"a"}'), (b"k3", b'{"id":3,"who":"none"}'),
     ]  # fmt: skip
     assert sorted(record.value or b"" for record in received(servers, dead, 2)) == [
         b"poison", b'{"id": 2, "name": "b"}',
     ]  # fmt: skip
     assert (Home("asked", tmp_path).checkpoint / "main" / "metadata").is_file()
     with pytest.raises(PipelineFailed, match=f"^{source}-0@1: json: the value is not JSON"):
-        once(pipeline(query, {"errors": "stop"}), spark, tmp_path / "stop")
+        once(pipeline(query), spark, tmp_path / "stop")
     with pytest.raises(SpecError, match=r"transforms\[0\].sql.query: .*`nam`.* cannot be resolved"):
-        once(pipeline("SELECT nam FROM records", {}), spark, tmp_path / "wrong")
+        once(pipeline("SELECT nam FROM records"), spark, tmp_path / "wrong")
     with pytest.raises(PipelineError, match="aggregations without watermark"):
-        once(pipeline("SELECT count(*) AS id FROM records", {"errors": "skip"}), spark, tmp_path / "count")
+        once(pipeline("SELECT count(*) AS id, 'a' AS who FROM records", errors="skip"), spark, tmp_path / "count")
     with pytest.raises(SpecError, match=r"transforms\[0\].sql.query: two fields are named id: give one another name"):
-        once(pipeline("SELECT id, id FROM records", {}), spark, tmp_path / "twice")
+        once(pipeline("SELECT id, id FROM records"), spark, tmp_path / "twice")
     assert not spark.catalog.tableExists("records")

@@ -111,6 +111,25 @@ def test_what_a_spool_keeps_is_for_one_sink() -> None:
         Pipeline("static", sources={"a": {"type": "text", "path": "x", "static": True}}, sinks=sinks)
 
 
+def test_a_table_that_is_read_to_its_end_may_have_several_sinks() -> None:
+    table = {"type": "jdbc", "url": "jdbc:sqlite:x", "driver": "org.sqlite.JDBC", "table": "t"}
+    sinks = {name: {"type": "json", "path": name} for name in ("a", "b")}
+    assert Pipeline("once", source=table, sinks=sinks).is_bounded
+    text = {"type": "text", "path": "x"}
+    joined = Pipeline(
+        "joined", sources={"lines": text, "t": table}, sinks=sinks,
+        transforms=[{"sql": "SELECT * FROM lines JOIN t ON lines.value = t.id"}],
+    )  # fmt: skip
+    assert (joined.is_bounded, joined.is_table("t"), joined.streams) == (False, True, ["lines"])
+
+
+def test_the_pages_example_of_several_is_right(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "pipelines" / "connect.md").read_text(encoding="utf-8")
+    (text,) = (block for block in page.split("```") if block.startswith("yaml\n# shop.yaml"))
+    pipeline = load(written(tmp_path, text.removeprefix("yaml\n")))
+    assert dict(pipeline.graph.reads) == {"lake": ("named",), "everything": ("orders", "refunds")}
+
+
 def test_the_state_of_several_is_their_sum_and_survives_the_file(tmp_path: Path) -> None:
     state = State("shop", "f", 1, 0.0)
     state.add(Batch(0, 10, 1.0, 2.0, 5, 100, bad=1), "lake")
