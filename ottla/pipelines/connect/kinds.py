@@ -37,6 +37,8 @@ class Option:
     required: bool = False
     default: object = None
     choices: tuple[str, ...] = ()
+    of: Mapping[str, Option] | None = None
+    """Of a map: what may stand in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,19 @@ _HEADER = {
 }
 _STATIC = Option(Type.FLAG, "Of several sources: read as it is, for a `sql` to join, and no stream.")
 _FILES_MAX = Option(Type.NUMBER, "How many new files a micro-batch takes at most.")
-_PARTITION_BY = Option(Type.NAMES, "Fields whose values become directories.")
+_PARTITION_BY = {
+    "partition-by": Option(Type.NAMES, "Fields whose values become directories."),
+    "partition-by-time": Option(
+        Type.MAP,
+        "Directories that are named after a time.",
+        of={
+            "pattern": Option(Type.TEXT, "The directories: `'dt'=yyyy-MM-dd/'hour'=HH`.", required=True),
+            "field": Option(Type.TEXT, "The field that has the time [default: the time of the topic's record]."),
+            "timezone": Option(Type.TEXT, "The zone of days and hours, such as Europe/Prague.", default="UTC"),
+            "duration": Option(Type.TEXT, "How long a directory lasts, such as 15 minutes: the time is rounded down."),
+        },
+    ),
+}
 
 
 def _files(doc: str, **more: Option) -> Kind:
@@ -182,9 +196,9 @@ SINKS: dict[str, Kind] = {
         },
         passes="kafka.",
     ),
-    "json": Kind("Files of one JSON object a line.", {"path": _PATH, "partition-by": _PARTITION_BY}),
-    "csv": Kind("Files of comma-separated values.", {"path": _PATH, "partition-by": _PARTITION_BY, **_HEADER}),
-    "parquet": Kind("Parquet files.", {"path": _PATH, "partition-by": _PARTITION_BY}),
+    "json": Kind("Files of one JSON object a line.", {"path": _PATH, **_PARTITION_BY}),
+    "csv": Kind("Files of comma-separated values.", {"path": _PATH, **_PARTITION_BY, **_HEADER}),
+    "parquet": Kind("Parquet files.", {"path": _PATH, **_PARTITION_BY}),
     "text": Kind("Files of text; records have one text field.", {"path": _PATH}),
     "jdbc": Kind(
         "A table of a database; each micro-batch is one transaction there, and is written once.",
@@ -209,7 +223,7 @@ SINKS: dict[str, Kind] = {
             "staging": Option(Type.TEXT, "The table that a micro-batch is gathered in [default: <table>_ottla]."),
         },
     ),
-    "delta": Kind("A Delta table.", {"path": _PATH, "partition-by": _PARTITION_BY}),
+    "delta": Kind("A Delta table.", {"path": _PATH, **_PARTITION_BY}),
     "iceberg": Kind("An Iceberg table.", {"table": Option(Type.TEXT, "`catalog.database.table`.", required=True)}),
 }
 

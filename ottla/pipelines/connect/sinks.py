@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ottla.pipelines.connect import jdbc_rows, keys, record, values
+from ottla.pipelines.connect import jdbc_rows, keys, partitions, record, values
 from ottla.pipelines.connect.jdbc import JdbcTable
 from ottla.pipelines.connect.packages import require_format
 from ottla.pipelines.connect.record import HEADERS_TYPE, WRITTEN
@@ -82,12 +82,13 @@ def outcomes(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
     if values.is_by_schema(pipeline.sink):
         df = values.write(df, pipeline)  # before good and bad are parted: a record that has no bytes is a bad one
     df = jdbc_rows.checked(df, pipeline)
+    df, levels = partitions.by_time(df, pipeline)
     if pipeline.has_shared_outcome:
         return [_good_and_bad(record.observed(df), pipeline)]
     if pipeline.errors == "dead-letter":
         df = record.observed(df)
     good, bad = record.part_good_from_bad(df, pipeline)
-    found = [_main(good, pipeline)]
+    found = [_main(good, pipeline, levels)]
     if bad is not None:
         assert pipeline.dead_letter is not None, "there are dead letters"
         options = _dead_letter_options(pipeline, pipeline.dead_letter)
@@ -127,12 +128,15 @@ def outcomes_of_all(flow: Flow, pipeline: Pipeline) -> list[Outcome]:
 
 def _with_own_letters(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
     """Good records for a sink, some of which it may not be able to take."""
-    if not (values.is_by_schema(pipeline.sink) or jdbc_rows.has_key(pipeline)):
+    can_refuse = (
+        values.is_by_schema(pipeline.sink) or jdbc_rows.has_key(pipeline) or partitions.OPTION in pipeline.sink.options
+    )
+    if not can_refuse:
         return [_main(df, pipeline)]
     return outcomes(df, pipeline)
 
 
-def _main(good: DataFrame, pipeline: Pipeline) -> Outcome:
+def _main(good: DataFrame, pipeline: Pipeline, levels: Sequence[str] = ()) -> Outcome:
     """The good records in the sink."""
     if pipeline.sink.kind == "topic":
         options = _topic_options(pipeline.sink)
@@ -147,7 +151,7 @@ def _main(good: DataFrame, pipeline: Pipeline) -> Outcome:
     if not jdbc_rows.deletes(pipeline):
         good = good.filter(~F.coalesce(record.of("is_tombstone"), F.lit(False)))
     keys_of = jdbc_rows.key_names(good, pipeline) if jdbc_rows.has_key(pipeline) else []
-    return _outcome(jdbc_rows.rows(good, pipeline), pipeline, keys_of)
+    return _outcome(jdbc_rows.rows(good, pipeline), pipeline, keys_of, levels)
 
 
 def _good_and_bad(df: DataFrame, pipeline: Pipeline) -> Outcome:
@@ -185,13 +189,14 @@ def _partition_count(topic: str, options: dict[str, str]) -> int:
         return len(producer.partitions_for(topic))
 
 
-def _outcome(df: DataFrame, pipeline: Pipeline, keys_of: Sequence[str]) -> Outcome:
+def _outcome(df: DataFrame, pipeline: Pipeline, keys_of: Sequence[str], levels: Sequence[str]) -> Outcome:
     sink = pipeline.sink
     options = sink.options
     by = options.get("partition-by", ())
     for name in by:
         if name not in df.columns:
             raise pipeline.wrong(("sink", "partition-by"), f"there is no field {name}")
+    by = (*by, *levels)
     match sink.kind:
         case "jdbc":
             table = JdbcTable(sink, keys_of)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ottla.pipelines.connect import functions, smt_check
+from ottla.pipelines.connect import functions, path_format, smt_check
 from ottla.pipelines.connect.errors import Problem, SpecError, listed, nearest
 from ottla.pipelines.connect.graph import RECORDS, Graph, graph
 from ottla.pipelines.connect.jdbc_dialects import DIALECTS, dialect_of
@@ -189,13 +189,13 @@ class Pipeline:
         """By name; a lone one is `records`."""
         self.sinks = parsed.sinks
         """By name; a lone one is `main`."""
+        self.topics = [part for part in (*parsed.sinks.values(), *parsed.sources.values()) if part.kind == "topic"]
+        """All parts that are topics, the sinks first."""
         self.graph = parsed.graph
         self._places = parsed.places
         self.transforms = parsed.transforms
         self.errors = parsed.errors
         self.dead_letter = parsed.dead_letter
-        self.topics = [part for part in (*parsed.sinks.values(), *parsed.sources.values()) if part.kind == "topic"]
-        """All parts that are topics, the sinks first."""
         self.trigger = parsed.trigger
         self.checkpoint = parsed.checkpoint
         self.spark = parsed.spark
@@ -704,6 +704,8 @@ class _Check:
         return found
 
     def _value(self, place: Place, value: object, option: Option, owner: str) -> Any:
+        if option.of is not None and isinstance(value, Mapping):
+            return self._options(value, place, owner, Kind("", option.of))
         taken = _taken(value, option.type)
         if taken is None:
             self._wrong(place, f"{owner} takes {option.type.value}, and not {shown(value)}")
@@ -737,6 +739,8 @@ class _Check:
         self._keys(source, sink, transforms)
         if sink.kind == "jdbc":
             self._jdbc_sink(source, sink, transforms)
+        if "partition-by-time" in sink.options:
+            self._time_directories(source, sink)
         self._origins(source, transforms)
         router = next((part.kind for part in transforms if part.kind in ROUTERS), None)
         routes = router is not None
@@ -758,6 +762,32 @@ class _Check:
         )
         if maker is not None and sink.kind == "topic" and "key" in sink.options:
             self._wrong(("sink", "key"), f"a sink with a key leaves nothing to {maker}: leave out the one or the other")
+
+    def _time_directories(self, source: Part, sink: Part) -> None:
+        """What the options of a sink's directories say."""
+        options, place = sink.options["partition-by-time"], ("sink", "partition-by-time")
+        try:
+            levels = [level.name for level in path_format.directories(options["pattern"])]
+        except path_format.PatternError as error:
+            self._wrong((*place, "pattern"), f"partition-by-time: {error}")
+            levels = []
+        for name in sink.options.get("partition-by", ()):
+            if name in levels:
+                self._wrong((*place, "pattern"), f"partition-by-time: {name} is in partition-by as well")
+        if "field" not in options and source.kind != "topic":
+            self._wrong(place, f"partition-by-time: records of a source {source.kind} have no time: `field` has it")
+        if not path_format.is_timezone(options["timezone"]):
+            self._wrong(
+                (*place, "timezone"),
+                f"partition-by-time: a timezone is such as Europe/Prague, UTC or +02:00, and not {options['timezone']}",
+            )
+        given = options.get("duration")
+        if given is not None and not (INTERVAL.fullmatch(given) and path_format.divides_a_day(interval_s(given))):
+            self._wrong(
+                (*place, "duration"),
+                f"partition-by-time: a duration is whole seconds that a day is a multiple of, such as 15 minutes, "
+                f"and not {given}",
+            )
 
     def _jdbc_sink(self, source: Part, sink: Part, transforms: Sequence[Part]) -> None:
         """What the options of a sink `jdbc` say together."""
