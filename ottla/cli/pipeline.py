@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli import pipeline_plan, pipeline_reset
+from ottla.cli import pipeline_plan, pipeline_reset, pipeline_serve
 from ottla.cli.tool import Refused, Tool, output_option, print_json
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def command() -> None:
 
 
 command.command(name="plan")(pipeline_plan.plan)
+command.command(name="serve")(pipeline_serve.serve)
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

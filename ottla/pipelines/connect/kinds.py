@@ -314,4 +314,10 @@ DEAD_LETTER: dict[str, Option] = {
     "bootstrap.servers": Option(Type.TEXT, "Its brokers [default: the sink's, else the source's]."),
 }
 
+RESTART: dict[str, Option] = {
+    "on-failure": Option(Type.FLAG, "Under `ottla pipeline serve`: start it again when it has failed.", default=False),
+    "max": Option(Type.NUMBER, "How often within an hour.", default=10),
+    "backoff": Option(Type.TEXT, "How long to wait first; the wait doubles, up to a minute.", default="1 second"),
+}
+
 ERRORS = ("stop", "skip", "dead-letter")

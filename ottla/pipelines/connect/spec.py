@@ -26,6 +26,7 @@ from ottla.pipelines.connect.kinds import (
     BY_SCHEMA,
     DEAD_LETTER,
     ERRORS,
+    RESTART,
     SCHEMA_FOR,
     SINKS,
     SOURCES,
@@ -34,6 +35,7 @@ from ottla.pipelines.connect.kinds import (
     Option,
     Type,
 )
+from ottla.pipelines.connect.restart import Restart
 from ottla.pipelines.connect.smt_kinds import CONDITION, GONE, PREDICATES, SMTS
 from ottla.pipelines.connect.yaml_file import Lines, read_yaml
 from ottla.pipelines.connect.yaml_file import Path as Place
@@ -48,7 +50,7 @@ GROWS_BY = ("incrementing", "timestamp")
 """Options of a source `jdbc` that make a stream of it; without them it ends, and the pipeline is done."""
 TOP = (
     "name", "source", "sources", "transforms", "predicates", "sink", "sinks", "errors", "dead-letter", "trigger",
-    "checkpoint", "spark",
+    "checkpoint", "restart", "spark",
 )  # fmt: skip
 ROLES = {"source": "sources", "sink": "sinks"}
 """One part of a role, and several of them by name."""
@@ -143,6 +145,7 @@ class _Parsed:
     dead_letter: DeadLetter | None
     trigger: str | None
     checkpoint: str | None
+    restart: Restart
     spark: Mapping[str, str]
     lines: Lines = field(repr=False)
 
@@ -167,12 +170,14 @@ class Pipeline:
         dead_letter: Mapping[str, object] | None = None,
         trigger: str | None = None,
         checkpoint: str | None = None,
+        restart: Mapping[str, object] | None = None,
         spark: Mapping[str, object] | None = None,
     ) -> None:
         given = {
             "name": name, "source": source, "sources": sources, "sink": sink, "sinks": sinks,
             "transforms": list(transforms), "predicates": predicates, "errors": errors,
-            "dead-letter": dead_letter, "trigger": trigger, "checkpoint": checkpoint, "spark": spark,
+            "dead-letter": dead_letter, "trigger": trigger, "checkpoint": checkpoint,
+            "restart": restart, "spark": spark,
         }  # fmt: skip
         whole = {key: value for key, value in given.items() if value is not None}
         self._take(_Check(Lines(f"pipeline {name}")).pipeline(whole))
@@ -198,6 +203,7 @@ class Pipeline:
         self.dead_letter = parsed.dead_letter
         self.trigger = parsed.trigger
         self.checkpoint = parsed.checkpoint
+        self.restart = parsed.restart
         self.spark = parsed.spark
         self._lines = parsed.lines
 
@@ -450,6 +456,7 @@ class _Check:
             self._wrong(("trigger",), f"a trigger is {AVAILABLE_NOW} or a time such as 10 seconds, and not {trigger}")
         spark = self._value(("spark",), values.get("spark", {}), Option(Type.MAP, ""), "spark")
         checkpoint = self._text(values, "checkpoint")
+        restart = self._restart(values.get("restart", {}))
         places: dict[str, Place] = {role: (role,) for role in ROLES.values() if role in values}
         found = Graph({}, {})
         if not self._problems:
@@ -462,7 +469,7 @@ class _Check:
         if self._problems:
             raise SpecError(list(dict.fromkeys(self._problems)))
         return _Parsed(
-            name, sources, sinks, found, places, tuple(transforms), errors, dead_letter, trigger, checkpoint,
+            name, sources, sinks, found, places, tuple(transforms), errors, dead_letter, trigger, checkpoint, restart,
             spark or {}, self._lines,
         )  # fmt: skip
 
@@ -499,6 +506,17 @@ class _Check:
         if not isinstance(value, Mapping) or "from" not in value:
             return ()
         return self._value((*place, "from"), value["from"], Option(Type.NAMES, ""), "from") or ()
+
+    def _restart(self, value: object) -> Restart:
+        if not isinstance(value, Mapping):
+            self._wrong(("restart",), f"restart is a map of its options, and not {shown(value)}")
+            return Restart()
+        given = self._options(value, ("restart",), "restart", Kind("", RESTART))
+        backoff = given.get("backoff", RESTART["backoff"].default)
+        if not INTERVAL.fullmatch(backoff):
+            self._wrong(("restart", "backoff"), f"restart: backoff is a time such as 10 seconds, and not {backoff}")
+            return Restart()
+        return Restart(given.get("on-failure", False), given.get("max", 1), interval_s(backoff))
 
     def _graph(
         self,
