@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
+from pyspark.sql import functions as F
 
 from ottla.pipelines.connect import Pipeline, SpecError, partitions, record
 from ottla.pipelines.connect.state import Home
@@ -39,73 +41,66 @@ def directory(instant: datetime, zone: str) -> str:
     )
 
 
-def lake(path: str, **by_time: Any) -> Pipeline:
+def lake(path: str, field: str | None, zone: str) -> Pipeline:
+    by_time = {"pattern": PATTERN, "timezone": zone} | ({"field": field} if field else {})
     return Pipeline(
         "lake",
-        source={"type": "json", "path": f"{path}/in", "schema": "id BIGINT, at STRING, ms BIGINT"},
-        sink={"type": "json", "path": f"{path}/out", "partition-by-time": {"pattern": PATTERN, **by_time}},
-        errors="skip",
+        source={"type": "topic", "topic": "t", "bootstrap.servers": "localhost:1", "schema": "id BIGINT"},
+        sink={"type": "json", "path": path, "partition-by-time": by_time},
     )
 
 
-@pytest.mark.parametrize("session_zone", ["UTC", "Europe/Prague"])
-def test_a_directory_is_the_zones_time_whatever_the_sessions_zone_is(
-    spark: SparkSession, tmp_path: Path, session_zone: str
-) -> None:
+def test_a_directory_is_the_zones_time_whatever_the_sessions_zone_is(spark: SparkSession, tmp_path: Path) -> None:
+    """By a text, by milliseconds, and by the record's own time."""
     before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    spark.conf.set("spark.sql.session.timeZone", session_zone)
-    rows = [(number, at.isoformat(), int(at.timestamp() * 1000)) for number, at in enumerate(INSTANTS)]
-    rows += [(98, "yesterday", None), (99, None, None)]  # type: ignore[list-item]
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Prague")
+    rows: list[tuple[int, str | None, int | None]] = [
+        (number, at.isoformat(), int(at.timestamp() * 1000)) for number, at in enumerate(INSTANTS)
+    ]
+    rows += [(98, "yesterday", None), (99, None, None)]
+    cases = [("at", "UTC"), ("ms", "Europe/Prague"), (None, "America/Los_Angeles")]
     try:
-        df = spark.createDataFrame(rows, "id BIGINT, at STRING, ms BIGINT").withColumn(record.META, record.meta())
-        for zone in ("UTC", "Europe/Prague", "America/Los_Angeles"):
-            for field in ("at", "ms"):
-                made, names = partitions.by_time(df, lake(str(tmp_path), field=field, timezone=zone))
-                assert names == ["year", "dt", "time", "day"]
-                found = made.select("id", *(f"`{name}`" for name in names), f"{record.META}.error.message").collect()
-                good = {row[0]: "/".join(f"{name}={row[name]}" for name in names) for row in found if row[5] is None}
-                assert good == {number: directory(at, zone) for number, at in enumerate(INSTANTS)}
-                assert {row[0]: row[5] for row in found if row[5]} == dict.fromkeys((98, 99), f"{field} is no time")
+        df = spark.createDataFrame(rows, "id BIGINT, at STRING, ms BIGINT").coalesce(1)
+        df = df.withColumn(record.META, record.meta(timestamp=F.timestamp_millis("ms")))
+        for field, zone in cases:
+            made, names = partitions.by_time(df, lake(str(tmp_path), field, zone))
+            assert names == ["year", "dt", "time", "day"]
+            found = made.select("id", *names, f"{record.META}.error.message").collect()
+            good = {row[0]: "/".join(f"{name}={row[name]}" for name in names) for row in found if row[5] is None}
+            assert good == {number: directory(at, zone) for number, at in enumerate(INSTANTS)}
+            said = f"{field} is no time" if field else "the record has no timestamp"
+            assert {row[0]: row[5] for row in found if row[5]} == dict.fromkeys((98, 99), said)
+        with pytest.raises(SpecError, match=r"sink.partition-by-time.field: there is no field att: did you mean at"):
+            partitions.by_time(df, lake(str(tmp_path), "att", "UTC"))
+        with pytest.raises(SpecError, match=r"sink.partition-by-time.pattern: there is a field day already"):
+            partitions.by_time(df.withColumn("day", F.lit(1)), lake(str(tmp_path), "at", "UTC"))
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_records_of_a_topic_go_by_their_own_time_and_durations_round_it_down(
+def test_files_are_below_their_times_and_a_record_without_one_is_a_dead_letter(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
-    """And a record whose field is no time is a dead letter."""
     servers = cluster.bootstrap_servers
     topic, dead = cluster.create_topic(new_topic("timed")), cluster.create_topic(new_topic("untimed"))
     sent(servers, topic, [b'{"id": 1, "at": "2026-05-01T10:44:59Z"}', b'{"id": 2, "at": "2026-05-01"}', b'{"id": 3}'])
-
-    def pipeline(name: str, **by_time: Any) -> Pipeline:
-        return Pipeline(
-            name,
-            source={"type": "topic", "topic": topic, "bootstrap.servers": servers, "schema": "id BIGINT, at STRING"},
-            sink={"type": "parquet", "path": str(tmp_path / name), "partition-by-time": by_time},
-            errors="dead-letter",
-            dead_letter={"topic": dead, "bootstrap.servers": servers},
-        )
-
-    by_field = pipeline("field", field="at", pattern="'dt'=yyyyMMdd/'time'=HHmm", duration="15 minutes")
-    assert once(by_field, spark, tmp_path / "home").bad == 1
-    places = {str(path.parent.relative_to(tmp_path / "field")) for path in (tmp_path / "field").glob("**/*.parquet")}
+    by_time = {"field": "at", "pattern": "'dt'=yyyyMMdd/'time'=HHmm", "duration": "15 minutes"}
+    pipeline = Pipeline(
+        "timed",
+        source={"type": "topic", "topic": topic, "bootstrap.servers": servers, "schema": "id BIGINT, at STRING"},
+        sink={"type": "parquet", "path": str(tmp_path / "out"), "partition-by-time": by_time},
+        errors="dead-letter",
+        dead_letter={"topic": dead, "bootstrap.servers": servers},
+    )
+    assert once(pipeline, spark, tmp_path / "home").bad == 1
+    places = {str(path.parent.relative_to(tmp_path / "out")) for path in (tmp_path / "out").glob("**/*.parquet")}
     assert places == {"dt=20260501/time=1030", "dt=20260501/time=0000"}
     (letter,) = received(servers, dead, 1)
     assert letter.value == b'{"id": 3}'
-    assert tuple(dict(letter.headers)[f"__connect.errors.exception.{name}"] for name in ("class.name", "message")) == (
-        b"PartitionException",
-        b"at is no time",
-    )
-
-    once(pipeline("own", pattern="'dt'=yyyy-MM-dd"), spark, tmp_path / "home")
-    places = {path.parent.name for path in (tmp_path / "own").glob("**/*.parquet")}
-    times = {datetime.fromtimestamp(one.timestamp / 1000, UTC) for one in received(servers, topic, 3)}
-    assert places == {f"dt={time:%Y-%m-%d}" for time in times}
-    with pytest.raises(SpecError, match=r"sink.partition-by-time.pattern: there is a field at already"):
-        once(pipeline("wrong", pattern="'at'=yyyy"), spark, tmp_path / "home")
-    with pytest.raises(SpecError, match=r"sink.partition-by-time.field: there is no field att: did you mean at"):
-        once(pipeline("wrong", pattern="'dt'=yyyy", field="att"), spark, tmp_path / "home")
+    told = dict(letter.headers)
+    assert [told[f"__connect.errors.exception.{name}"] for name in ("class.name", "message")] == [
+        b"PartitionException", b"at is no time",
+    ]  # fmt: skip
 
 
 FILE = """\
@@ -125,8 +120,6 @@ spark: {spark}
 @pytest.mark.timeout(900)
 def test_a_bucket_of_s3_has_each_record_once_below_its_hour(tmp_path: Path) -> None:
     """With the checkpoint in the bucket too, through the command, in two runs."""
-    import json
-
     import pyspark
 
     hadoop = next((Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")).stem.rpartition("-")[2]
