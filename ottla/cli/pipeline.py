@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli import pipeline_plan, pipeline_reset
+from ottla.cli import pipeline_plan, pipeline_reset, pipeline_serve
 from ottla.cli.tool import Refused, Tool, output_option, print_json
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ottla.pipelines.connect.progress import Batch
     from ottla.pipelines.connect.spec import Pipeline
-    from ottla.pipelines.connect.state import Home, State
+    from ottla.pipelines.connect.state import Home, SinkState, State
 
 STOP_S = 300
 LOOK_S = 0.1
@@ -68,6 +68,7 @@ def command() -> None:
 
 
 command.command(name="plan")(pipeline_plan.plan)
+command.command(name="serve")(pipeline_serve.serve)
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -185,7 +186,7 @@ def status(name: str | None, output: str) -> None:
         return
     _print_table(
         ["NAME", "STATUS", "PID", "BATCH", "RECORDS", "BAD", "IN/S", "OUT/S", "LAG", "BATCH-MS", "AGE"],
-        [_row(state) for state in states],
+        [row for state in states for row in (_row(state), *_sink_rows(state))],
     )
     for state in states:
         if state.error:
@@ -305,20 +306,31 @@ class _Screen:
 
 
 def _path(pipeline: Pipeline) -> str:
-    """`topic -> mask -> cast -> parquet`."""
-    return " -> ".join([pipeline.source.kind, *(part.kind for part in pipeline.transforms), pipeline.sink.kind])
+    """`topic -> mask -> cast -> parquet`; of several `orders (topic) + customers (csv) -> sql -> parquet`."""
+
+    def shown(role: str) -> str:
+        parts = [(place, part.kind) for place, part in pipeline.placed_parts() if str(place[0]).startswith(role)]
+        return " + ".join(kind if len(place) == 1 else f"{place[1]} ({kind})" for place, kind in parts)
+
+    return " -> ".join([shown("source"), *(part.kind for part in pipeline.transforms), shown("sink")])
 
 
 def _row(state: State) -> list[str]:
-    def figure(value: float | None) -> str:
-        return "-" if value is None else f"{value:,.0f}"
-
     is_alive = state.status in ("starting", "running", "stopping")
     return [
-        state.name, state.status, str(state.pid) if is_alive else "-", figure(state.batch), figure(state.records),
-        figure(state.bad), figure(state.in_per_s), figure(state.out_per_s), figure(state.lag), figure(state.batch_ms),
+        state.name, state.status, str(state.pid) if is_alive else "-", *_figures(state),
         _age(time.time() - (state.started_s if is_alive else state.updated_s)),
     ]  # fmt: skip
+
+
+def _sink_rows(state: State) -> list[list[str]]:
+    """Of several sinks, what each did."""
+    return [[f"{state.name}/{name}", "-", "-", *_figures(one), "-"] for name, one in state.sinks.items()]
+
+
+def _figures(of: State | SinkState) -> list[str]:
+    figures = (of.batch, of.records, of.bad, of.in_per_s, of.out_per_s, of.lag, of.batch_ms)
+    return ["-" if value is None else f"{value:,.0f}" for value in figures]
 
 
 def _age(seconds: float) -> str:

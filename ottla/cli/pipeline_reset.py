@@ -41,11 +41,11 @@ def _confirmed(home: Home, what: str, *, yes: bool) -> Belongings:
         click.echo(f"  the checkpoint {path}")
     for memory in found.memories:
         click.echo(f"  the group {memory.group} on {memory.settings['bootstrap.servers']}: what the sink has written")
-    if found.position is not None:
-        click.echo(f"  {found.position}: how far the table was read, and what no query has read of it")
+    for position in found.positions:
+        click.echo(f"  {position}: how far the table was read, and what no query has read of it")
     if what == "delete":
         click.echo(f"  {home.path}: all that is known of its runs")
-    elif not (found.checkpoints or found.memories or found.position):
+    elif not (found.checkpoints or found.memories or found.positions):
         click.echo("  nothing: it has no checkpoint")
     for note in found.notes:
         click.echo(f"Note: {note}.")

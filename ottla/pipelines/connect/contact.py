@@ -22,7 +22,7 @@ SECURITY = ("security.", "sasl.", "ssl.", "client.dns.lookup")
 
 
 def require_brokers(pipeline: Pipeline) -> None:
-    """`SpecError` when the brokers of the source, the sink or the dead letters do not answer."""
+    """`SpecError` when the brokers of a source, a sink or the dead letters do not answer."""
     clusters: dict[str, tuple[Place, dict[str, str]]] = {}
     for place, servers, settings in _clusters(pipeline):
         clusters.setdefault(servers, (place, settings))
@@ -42,10 +42,10 @@ def require_brokers(pipeline: Pipeline) -> None:
 def _clusters(pipeline: Pipeline) -> list[tuple[Place, str, dict[str, str]]]:
     """Where the file names brokers, which, and how to speak to them."""
     found: list[tuple[Place, str, dict[str, str]]] = []
-    for role, part in (("source", pipeline.source), ("sink", pipeline.sink)):
+    for place, part in pipeline.placed_parts():
         if part.kind == "topic":
             settings = {name.removeprefix("kafka."): value for name, value in part.passed("kafka.").items()}
-            found.append(((role, "bootstrap.servers"), part.options["bootstrap.servers"], settings))
+            found.append(((*place, "bootstrap.servers"), part.options["bootstrap.servers"], settings))
     if pipeline.dead_letter is not None:
         found.append((("dead-letter", "bootstrap.servers"), pipeline.dead_letter.servers, {}))
     return found

@@ -37,6 +37,8 @@ class Option:
     required: bool = False
     default: object = None
     choices: tuple[str, ...] = ()
+    of: Mapping[str, Option] | None = None
+    """Of a map: what may stand in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,25 @@ _HEADER = {
     "header": Option(Type.FLAG, "The first line of a file names the columns.", default=True),
     "delimiter": Option(Type.TEXT, "What stands between two columns.", default=","),
 }
+_STATIC = Option(Type.FLAG, "Of several sources: read as it is, for a `sql` to join, and no stream.")
 _FILES_MAX = Option(Type.NUMBER, "How many new files a micro-batch takes at most.")
-_PARTITION_BY = Option(Type.NAMES, "Fields whose values become directories.")
+_PARTITION_BY = {
+    "partition-by": Option(Type.NAMES, "Fields whose values become directories."),
+    "partition-by-time": Option(
+        Type.MAP,
+        "Directories that are named after a time.",
+        of={
+            "pattern": Option(Type.TEXT, "The directories: `'dt'=yyyy-MM-dd/'hour'=HH`.", required=True),
+            "field": Option(Type.TEXT, "The field that has the time [default: the time of the topic's record]."),
+            "timezone": Option(Type.TEXT, "The zone of days and hours, such as Europe/Prague.", default="UTC"),
+            "duration": Option(Type.TEXT, "How long a directory lasts, such as 15 minutes: the time is rounded down."),
+        },
+    ),
+}
 
 
 def _files(doc: str, **more: Option) -> Kind:
-    return Kind(doc, {"path": _PATH, **more, "max-files-per-batch": _FILES_MAX})
+    return Kind(doc, {"path": _PATH, **more, "max-files-per-batch": _FILES_MAX, "static": _STATIC})
 
 
 SOURCES: dict[str, Kind] = {
@@ -140,8 +155,11 @@ SOURCES: dict[str, Kind] = {
         },
         one_of=("table", "query"),
     ),
-    "delta": Kind("A Delta table.", {"path": _PATH}),
-    "iceberg": Kind("An Iceberg table.", {"table": Option(Type.TEXT, "`catalog.database.table`.", required=True)}),
+    "delta": Kind("A Delta table.", {"path": _PATH, "static": _STATIC}),
+    "iceberg": Kind(
+        "An Iceberg table.",
+        {"table": Option(Type.TEXT, "`catalog.database.table`.", required=True), "static": _STATIC},
+    ),
     "http": Kind(
         "Records that are posted to an address; an answer means that they are on the disk.",
         {
@@ -178,9 +196,9 @@ SINKS: dict[str, Kind] = {
         },
         passes="kafka.",
     ),
-    "json": Kind("Files of one JSON object a line.", {"path": _PATH, "partition-by": _PARTITION_BY}),
-    "csv": Kind("Files of comma-separated values.", {"path": _PATH, "partition-by": _PARTITION_BY, **_HEADER}),
-    "parquet": Kind("Parquet files.", {"path": _PATH, "partition-by": _PARTITION_BY}),
+    "json": Kind("Files of one JSON object a line.", {"path": _PATH, **_PARTITION_BY}),
+    "csv": Kind("Files of comma-separated values.", {"path": _PATH, **_PARTITION_BY, **_HEADER}),
+    "parquet": Kind("Parquet files.", {"path": _PATH, **_PARTITION_BY}),
     "text": Kind("Files of text; records have one text field.", {"path": _PATH}),
     "jdbc": Kind(
         "A table of a database; each micro-batch is one transaction there, and is written once.",
@@ -205,7 +223,7 @@ SINKS: dict[str, Kind] = {
             "staging": Option(Type.TEXT, "The table that a micro-batch is gathered in [default: <table>_ottla]."),
         },
     ),
-    "delta": Kind("A Delta table.", {"path": _PATH, "partition-by": _PARTITION_BY}),
+    "delta": Kind("A Delta table.", {"path": _PATH, **_PARTITION_BY}),
     "iceberg": Kind("An Iceberg table.", {"table": Option(Type.TEXT, "`catalog.database.table`.", required=True)}),
 }
 
@@ -237,6 +255,13 @@ TRANSFORMS: dict[str, Kind] = {
             "sql": Option(Type.TEXT, "Or an expression of Spark SQL over the fields."),
         },
         one_of=("value", "from", "sql"),
+    ),
+    "sql": Kind(
+        "Query the records, in Spark SQL, as tables of the names of their sources.",
+        {
+            "query": Option(Type.TEXT, "A SELECT, in which a lone source is `records`.", required=True),
+            "as": Option(Type.TEXT, "A name for the result, beside the records it is made of."),
+        },
     ),
     "route": Kind(
         "Choose the topic by a field; a record without the field, or with a name no topic can have, is a bad one.",
@@ -287,6 +312,12 @@ TRANSFORMS: dict[str, Kind] = {
 DEAD_LETTER: dict[str, Option] = {
     "topic": Option(Type.TEXT, "The topic for bad records.", required=True),
     "bootstrap.servers": Option(Type.TEXT, "Its brokers [default: the sink's, else the source's]."),
+}
+
+RESTART: dict[str, Option] = {
+    "on-failure": Option(Type.FLAG, "Under `ottla pipeline serve`: start it again when it has failed.", default=False),
+    "max": Option(Type.NUMBER, "How often within an hour.", default=10),
+    "backoff": Option(Type.TEXT, "How long to wait first; the wait doubles, up to a minute.", default="1 second"),
 }
 
 ERRORS = ("stop", "skip", "dead-letter")

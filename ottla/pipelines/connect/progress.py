@@ -23,11 +23,16 @@ class Batch:
     """Records that are in the source and not yet through; None where the source cannot tell."""
     took_ms: int
     bad: int | None = None
+    sink: str | None = None
+    """Of several: the one that wrote it."""
 
     @property
     def line(self) -> str:
         """`batch 12 | 1,000 records | in 5,230/s | out 6,100/s | lag 120 | 190 ms`."""
-        parts = [f"batch {self.id}", f"{self.records:,} records"]
+        parts = [
+            f"batch {self.id}" if self.sink is None else f"{self.sink}: batch {self.id}",
+            f"{self.records:,} records",
+        ]
         if self.bad:
             parts.append(f"{self.bad:,} bad")
         parts += [f"in {self.in_per_s:,.0f}/s", f"out {self.out_per_s:,.0f}/s"]
@@ -52,10 +57,10 @@ def batch_of(report: Mapping[str, Any]) -> Batch:
 
 
 def _bad(observed: Mapping[str, Any]) -> int | None:
-    figures = observed.get("records")
-    if isinstance(figures, Mapping):
-        return figures.get("bad")
-    return None
+    """Of all places where bad records are counted; each is counted at one of them."""
+    found = [figures.get("bad") for figures in observed.values() if isinstance(figures, Mapping)]
+    known = [count for count in found if isinstance(count, int)]
+    return sum(known) if known else None
 
 
 def _rate(value: Any) -> float:

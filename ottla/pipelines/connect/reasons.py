@@ -11,7 +11,7 @@ import re
 
 LENGTH_MAX = 600
 
-_BAD_RECORD = re.compile(r"BAD_RECORD (.*)")
+_BAD_RECORD = re.compile(r"BAD_RECORD (?!, )(.*)")  # a comma follows in a plan, which shows the expression that raises
 _DIED = re.compile(r"Python worker exited unexpectedly")
 _LOST = re.compile(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\) Reason: (.*)")
 _TRACEBACK = "Traceback (most recent call last):"

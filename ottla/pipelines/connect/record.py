@@ -115,7 +115,7 @@ def part_good_from_bad(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Da
     counted = F.count(F.when(~is_good(), True)).alias("bad")
     match pipeline.errors:
         case "stop":
-            return df.filter(F.when(is_good(), True).otherwise(F.raise_error(_told()).cast("boolean"))), None
+            return df.filter(F.when(is_good(), True).otherwise(F.raise_error(told()).cast("boolean"))), None
         case "skip":
             return (df.observe("records", counted) if df.isStreaming else df).filter(is_good()), None
         case _:
@@ -124,12 +124,12 @@ def part_good_from_bad(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Da
             return df.filter(is_good()), dead_letters(bad, pipeline.name, pipeline.dead_letter.topic)
 
 
-def observed(df: DataFrame) -> DataFrame:
+def observed(df: DataFrame, name: str = "records") -> DataFrame:
     """Count bad records where nothing else does, for the progress."""
-    return df.observe("records", F.count(F.when(~is_good(), True)).alias("bad")) if df.isStreaming else df
+    return df.observe(name, F.count(F.when(~is_good(), True)).alias("bad")) if df.isStreaming else df
 
 
-def _told() -> Column:
+def told() -> Column:
     """What is said of a bad record that stops the pipeline."""
     place = F.coalesce(
         F.concat(of("topic"), F.lit("-"), of("partition").cast("string"), F.lit("@"), of("offset").cast("string")),

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from ottla.pipelines.connect.spec import Part, Pipeline
     from ottla.pipelines.connect.state import Home
 
-QUERIES = {"main": "the sink", "dead-letter": "the dead letters"}
-"""The queries of a pipeline, which are also the directories of its checkpoint."""
+QUERIES = ("main", "dead-letter", "sinks/*", "dead-letters/*")
+"""The queries of a pipeline, which are also the directories of its checkpoint; those of parts that the file does not
+have any more too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Belongings:
     home: Home
     checkpoints: tuple[Path, ...]
     memories: tuple[Memory, ...]
-    position: Path | None
-    """The spool of a table that grows, which is read again."""
+    positions: tuple[Path, ...]
+    """The spools of tables that grow, which are read again."""
     notes: tuple[str, ...]
     """What stays, and why."""
 
@@ -50,9 +51,10 @@ class Belongings:
         """Takes the pipeline back to its beginning: what its sinks remember first, while the checkpoint says it."""
         with self.home.running():
             self._forget_batches()
-            for path in (*self.checkpoints, *([] if self.position is None else [self.position])):
+            for path in (*self.checkpoints, *self.positions):
                 if path.exists():
                     shutil.rmtree(path)
+            self.home.sources.unlink(missing_ok=True)
 
     def delete(self) -> None:
         """And removes the pipeline itself, with what a source `http` still has."""
@@ -86,26 +88,29 @@ def belongings(home: Home) -> Belongings:
     if pipeline.name != home.name:
         raise PipelineError(f"{state.file} describes {pipeline.name} by now, and not {home.name}")
     base = _local(pipeline.checkpoint) if pipeline.checkpoint else home.checkpoint
-    found = {name: base / name for name in QUERIES if (base / name / "metadata").is_file()}
+    places = [path.parent for pattern in QUERIES for path in sorted(base.glob(f"{pattern}/metadata"))]
+    found = {str(path.relative_to(base)): path for path in places}
     memories = tuple(
         Memory(sink_name(json.loads((path / "metadata").read_text(encoding="utf-8"))["id"]), settings)
         for name, path in found.items()
         if (settings := _client(pipeline, name)) is not None
     )
-    spool = Path(pipeline.source.options.get("spool") or home.spool)
-    position = spool if pipeline.source.is_growing and spool.exists() else None
-    return Belongings(home, tuple(found.values()), memories, position, tuple(_notes(pipeline, spool)))
+    spools = {name: home.spool_of(pipeline, name) for name, part in pipeline.sources.items() if part.has_spool}
+    positions = [spool for name, spool in spools.items() if pipeline.sources[name].is_growing and spool.exists()]
+    return Belongings(home, tuple(found.values()), memories, tuple(positions), tuple(_notes(pipeline, spools)))
 
 
 def _client(pipeline: Pipeline, query: str) -> dict[str, str] | None:
-    """Settings of a client of the cluster that a query writes to; None where it writes to no topic."""
-    if query == "main":
-        return _settings(pipeline.sink) if pipeline.sink.kind == "topic" else None
+    """Settings of a client of the cluster that a query writes to; None where it writes to no topic, or is gone."""
+    kind, _, name = query.partition("/")
+    if kind in ("main", "sinks"):
+        sink = pipeline.sinks.get(name or kind)
+        return _settings(sink) if sink is not None and sink.kind == "topic" else None
     letter = pipeline.dead_letter
     if letter is None or letter.servers is None:
         return None
-    for part in (pipeline.sink, pipeline.source):
-        if part.kind == "topic" and part.options["bootstrap.servers"] == letter.servers:
+    for part in pipeline.topics:
+        if part.options["bootstrap.servers"] == letter.servers:
             return _settings(part)
     return {"bootstrap.servers": letter.servers}
 
@@ -115,13 +120,15 @@ def _settings(part: Part) -> dict[str, str]:
     return {**settings, "bootstrap.servers": part.options["bootstrap.servers"]}
 
 
-def _notes(pipeline: Pipeline, spool: Path) -> list[str]:
+def _notes(pipeline: Pipeline, spools: Mapping[str, Path]) -> list[str]:
     notes = []
-    if pipeline.source.kind == "http" and spool.is_dir() and any(spool.iterdir()):
-        notes.append(f"requests that were answered and are still in {spool} stay, and are read again with a reset")
-    if pipeline.sink.kind == "jdbc":
+    for name, spool in spools.items():
+        if pipeline.sources[name].kind == "http" and spool.is_dir() and any(spool.iterdir()):
+            notes.append(f"requests that were answered and are still in {spool} stay, and are read again with a reset")
+    kinds = list(dict.fromkeys(sink.kind for sink in pipeline.sinks.values()))
+    if "jdbc" in kinds:
         notes.append("the marks of written batches stay in the database: a new checkpoint has marks of its own")
-    notes.append(f"what was written to the sink {pipeline.sink.kind} stays, and a new run writes it again")
+    notes += [f"what was written to the sink {kind} stays, and a new run writes it again" for kind in kinds]
     return notes
 
 

@@ -11,8 +11,9 @@ import json
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from ottla.pipelines.connect.contact import require_brokers
 from ottla.pipelines.connect.http_in import HttpIn, Spool
 from ottla.pipelines.connect.progress import Batch, batch_of
 from ottla.pipelines.connect.reasons import reason
-from ottla.pipelines.connect.spec import AVAILABLE_NOW, Pipeline, interval_s
+from ottla.pipelines.connect.spec import AVAILABLE_NOW, MAIN, Part, Pipeline, interval_s
 from ottla.pipelines.connect.state import Home, State, born
 from ottla.pipelines.errors import PipelineError
 
@@ -59,9 +60,8 @@ def run(
     home = home or Home(pipeline.name)
     with ExitStack() as stack:
         stack.enter_context(home.running())
-        state = State(
-            pipeline.name, file, os.getpid(), time.time(), source=pipeline.source.kind, sink=pipeline.sink.kind
-        )
+        source, sink = (_kinds(parts.values()) for parts in (pipeline.sources, pipeline.sinks))
+        state = State(pipeline.name, file, os.getpid(), time.time(), source=source, sink=sink)
         home.write(state)
         stack.enter_context(_told(home, state))
         if spark is None or getattr(spark, "_jvm", None) is not None:  # over Spark Connect the driver is elsewhere
@@ -72,8 +72,9 @@ def run(
             raise PipelineError("a pipeline with settings for Spark cannot run in a session that is there already")
         _take_session(spark, state)
         runner = _Runner(pipeline, spark, home, state, on_batch, lambda: is_asked_to_stop() or home.is_asked_to_stop)
-        if pipeline.source.kind == "http":
-            on_ready(f"http://{stack.enter_context(runner.listening()).address}{pipeline.source.options['path']}")
+        for name, part in pipeline.sources.items():
+            if part.kind == "http":
+                on_ready(f"http://{stack.enter_context(runner.listening(name)).address}{part.options['path']}")
         with _spark_in_one_line():
             runner.run(AVAILABLE_NOW if once else pipeline.trigger)
     return state
@@ -134,6 +135,11 @@ def _take_session(spark: SparkSession, state: State) -> None:
         type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 
 
+def _kinds(parts: Iterable[Part]) -> str:
+    """`topic + csv`."""
+    return " + ".join(part.kind for part in parts)
+
+
 class _Runner:
     def __init__(
         self,
@@ -150,50 +156,69 @@ class _Runner:
         self._state = state
         self._on_batch = on_batch
         self._is_asked_to_stop = is_asked_to_stop
-        self._spool: Path | None = None
-        self._table: GrowingTable | None = None
+        self._spools: dict[str, str] = {}
+        self._tables: list[GrowingTable] = []
         self._poll_at = 0.0
-        """When a growing table is looked at next, by the clock that never goes back."""
-        self._told_until = ""
-        """When the last micro-batch began that was told of, as Spark writes it."""
+        """When growing tables are looked at next, by the clock that never goes back."""
+        self._sinks: dict[str, StreamingQuery] = {}
+        self._told_until: dict[str, str] = {}
+        """Of each query: when the last micro-batch began that was told of, as Spark writes it."""
 
-    def listening(self) -> HttpIn:
+    def _spool(self, name: str) -> Path:
+        path = self._home.spool_of(self._pipeline, name)
+        self._spools[name] = str(path)
+        return path
+
+    def listening(self, name: str) -> HttpIn:
         """The server of a source `http`."""
-        options = self._pipeline.source.options
-        self._spool = Path(options.get("spool") or self._home.spool)
+        options = self._pipeline.sources[name].options
         return HttpIn(
-            options["listen"], options["path"], Spool(self._spool),
+            options["listen"], options["path"], Spool(self._spool(name)),
             token=options.get("token"), bytes_max=options["max-bytes"],
         )  # fmt: skip
 
     def run(self, trigger: str | None) -> None:
-        from ottla.pipelines.connect import growing, sinks, sources, transforms
+        from ottla.pipelines.connect import growing
 
-        if self._pipeline.source.is_growing:
-            self._spool = Path(self._pipeline.source.options.get("spool") or self._home.spool)
-            self._table = growing.GrowingTable(self._spark, self._pipeline, self._spool)
-        spool = None if self._spool is None else str(self._spool)
-        df = transforms.apply(sources.read(self._spark, self._pipeline, spool), self._pipeline)
-        found = sinks.outcomes(df, self._pipeline)
+        for name, part in self._pipeline.sources.items():
+            if part.is_growing:
+                one = self._pipeline.of_source(name)
+                self._tables.append(growing.GrowingTable(self._spark, one, self._spool(name)))
+        found = self._outcomes()
         self._say("running")
         if self._pipeline.is_bounded:
             self._write(found)
             return
         checkpoint = self._pipeline.checkpoint or str(self._home.checkpoint)
-        if self._table is not None and trigger == AVAILABLE_NOW:
-            self._table.poll()  # what there is by now; the query ends with it
-            self._table = None
+        if trigger == AVAILABLE_NOW:
+            for table in self._tables:
+                table.poll()  # what there is by now; the query ends with it
+            self._tables = []
         pace_s = growing.POLL_S if trigger in (None, AVAILABLE_NOW) else interval_s(trigger)
+        if self._pipeline.has_names:
+            self._home.require_sources({outcome.name: outcome.sources for outcome in found})
         queries: list[StreamingQuery] = []
         try:
             for outcome in found:
                 name = f"{self._pipeline.name}-{outcome.name}"
                 queries.append(outcome.start(name, f"{checkpoint}/{outcome.name}", trigger))
+                if outcome.name == MAIN or outcome.sink is not None:
+                    self._sinks[outcome.sink or MAIN] = queries[-1]
             self._watch(queries, pace_s)
         finally:
             for query in queries:
                 if query.isActive:
                     query.stop()
+
+    def _outcomes(self) -> list[Outcome]:
+        from ottla.pipelines.connect import flow, sinks, sources, transforms
+
+        pipeline = self._pipeline
+        if not pipeline.is_straight:
+            return sinks.outcomes_of_all(flow.Flow(self._spark, pipeline, self._spools), pipeline)
+        (name,) = pipeline.sources
+        df = transforms.apply(sources.read(self._spark, pipeline, self._spools.get(name)), pipeline)
+        return sinks.outcomes(df, pipeline)
 
     def _write(self, found: list[Outcome]) -> None:
         """A source that ends: everything at once."""
@@ -204,7 +229,7 @@ class _Runner:
     def _watch(self, queries: list[StreamingQuery], pace_s: float) -> None:
         """Return when all queries have ended, or have been stopped because somebody asked."""
         while any(query.isActive for query in queries):
-            self._report(queries)
+            self._report()
             self._raise_failure(queries)
             self._poll(pace_s)
             if self._is_asked_to_stop():
@@ -212,20 +237,21 @@ class _Runner:
                 deadline = time.monotonic() + STOP_TIMEOUT_S
                 for query in queries:
                     stop_after_batch(query, deadline)
-                self._report(queries)
+                self._report()
                 self._raise_failure(queries)
                 self._say("stopped")
                 return
             time.sleep(LOOK_S)
-        self._report(queries)
+        self._report()
         self._raise_failure(queries)
         self._say("done")
 
     def _poll(self, pace_s: float) -> None:
-        """Look at a growing table when it is time; looks that were missed are not made up for."""
-        if self._table is not None and time.monotonic() >= self._poll_at:
+        """Look at growing tables when it is time; looks that were missed are not made up for."""
+        if self._tables and time.monotonic() >= self._poll_at:
             self._poll_at = time.monotonic() + pace_s
-            self._table.poll()
+            for table in self._tables:
+                table.poll()
 
     def _raise_failure(self, queries: list[StreamingQuery]) -> None:
         for query in queries:
@@ -233,27 +259,26 @@ class _Runner:
             if error is not None:
                 raise PipelineFailed(reason(str(error))) from error
 
-    def _report(self, queries: list[StreamingQuery]) -> None:
-        """Tell of the micro-batches that have ended since the last look. The first query is the sink's."""
-        main = queries[0]
-        last = main.lastProgress
-        if last is None or last["timestamp"] <= self._told_until:
-            return
-        for progress in main.recentProgress:
-            if progress["timestamp"] <= self._told_until:
+    def _report(self) -> None:
+        """Tell of the micro-batches of the sinks that have ended since the last look."""
+        is_new = False
+        for sink, query in self._sinks.items():
+            told_until = self._told_until.get(sink, "")
+            last = query.lastProgress
+            if last is None or last["timestamp"] <= told_until:
                 continue
-            batch = batch_of(json.loads(progress.json))
-            self._state.lag = batch.lag
-            if batch.records:
-                self._state.batch = batch.id
-                self._state.records += batch.records
-                if batch.bad is not None:
-                    self._state.bad = (self._state.bad or 0) + batch.bad
-                self._state.in_per_s, self._state.out_per_s = batch.in_per_s, batch.out_per_s
-                self._state.batch_ms = batch.took_ms
-                self._on_batch(batch)
-        self._told_until = last["timestamp"]
-        self._home.write(self._state)
+            for progress in query.recentProgress:
+                if progress["timestamp"] <= told_until:
+                    continue
+                batch = batch_of(json.loads(progress.json))
+                batch = replace(batch, sink=sink if self._pipeline.has_names else None)
+                self._state.add(batch, batch.sink)
+                if batch.records:
+                    self._on_batch(batch)
+            self._told_until[sink] = last["timestamp"]
+            is_new = True
+        if is_new:
+            self._home.write(self._state)
 
     def _say(self, status: str) -> None:
         self._state.status = status

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ottla.pipelines.connect import jdbc_rows, keys, record, values
+from ottla.pipelines.connect import jdbc_rows, keys, partitions, record, values
 from ottla.pipelines.connect.jdbc import JdbcTable
 from ottla.pipelines.connect.packages import require_format
 from ottla.pipelines.connect.record import HEADERS_TYPE, WRITTEN
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from ottla.pipelines.connect.flow import Flow
+
 QUERY_ID = "sql.streaming.queryId"
 
 
@@ -36,13 +38,17 @@ class Outcome:
     """Something to write, and how."""
 
     name: str
-    """`main` or `dead-letter`, which is also the name of its checkpoint."""
+    """The directory of its checkpoint: `main`, `dead-letter`, or one below `sinks` or `dead-letters`."""
     df: DataFrame
     format: str
     options: dict[str, str]
     partition_by: Sequence[str] = ()
     each_batch: Callable[[DataFrame, int], None] | None = None
     """For what Spark has no streaming sink for."""
+    sink: str | None = None
+    """The sink whose records it writes; None of dead letters."""
+    sources: tuple[str, ...] = ()
+    """Of several: those it reads, in the order in which the checkpoint has them."""
 
     def start(self, query: str, checkpoint: str, trigger: str | None) -> StreamingQuery:
         """A running query."""
@@ -72,15 +78,66 @@ class Outcome:
 
 
 def outcomes(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
-    """What a pipeline writes: the records, and the dead letters unless they go with them."""
+    """What a pipeline of one sink writes: the records, and the dead letters unless they go with them."""
     if values.is_by_schema(pipeline.sink):
         df = values.write(df, pipeline)  # before good and bad are parted: a record that has no bytes is a bad one
     df = jdbc_rows.checked(df, pipeline)
-    if pipeline.sink.kind == "topic" and pipeline.has_shared_outcome:
+    df, levels = partitions.by_time(df, pipeline)
+    if pipeline.has_shared_outcome:
         return [_good_and_bad(record.observed(df), pipeline)]
     if pipeline.errors == "dead-letter":
         df = record.observed(df)
     good, bad = record.part_good_from_bad(df, pipeline)
+    found = [_main(good, pipeline, levels)]
+    if bad is not None:
+        assert pipeline.dead_letter is not None, "there are dead letters"
+        options = _dead_letter_options(pipeline, pipeline.dead_letter)
+        found.append(Outcome("dead-letter", _of_topic(bad, pipeline.dead_letter.topic, options), "ottla", options))
+    return found
+
+
+def outcomes_of_all(flow: Flow, pipeline: Pipeline) -> list[Outcome]:
+    """What a pipeline writes that has several sources or sinks, or a `sql`: each sink by a query of its own.
+
+    A record that is bad before it comes to a sink is one dead letter, however many sinks would read it; one that a sink
+    cannot take is a dead letter of that sink.
+    """
+    found: list[Outcome] = []
+    letter = pipeline.dead_letter
+    for name in pipeline.sinks:
+        # The first source says how keys are read, as it does in the transforms.
+        one, df = pipeline.of_sink(name).of_source(pipeline.graph.sources[name][0]), flow.of_sink(name)
+        if letter is None:
+            made = outcomes(df, one)
+        else:
+            df = record.observed(df, "before-the-sink").filter(record.is_good())
+            made = _with_own_letters(df, one)
+        for outcome in made:
+            is_main = outcome.name == "main"
+            place = (f"sinks/{name}" if pipeline.has_names else "main") if is_main else f"dead-letters/sink-{name}"
+            found.append(
+                replace(outcome, name=place, sink=name if is_main else None, sources=pipeline.graph.sources[name])
+            )
+    if letter is not None:
+        options = _dead_letter_options(pipeline, letter)
+        for bad in flow.bad():
+            rows = _of_topic(bad.rows, letter.topic, options)
+            found.append(Outcome(f"dead-letters/{bad.name}", rows, "ottla", options, sources=bad.sources))
+    return found
+
+
+def _with_own_letters(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
+    """Good records for a sink, some of which it may not be able to take."""
+    can_refuse = (
+        values.is_by_schema(pipeline.sink) or jdbc_rows.has_key(pipeline) or partitions.OPTION in pipeline.sink.options
+    )
+    if not can_refuse:
+        return [_main(df, pipeline)]
+    return outcomes(df, pipeline)
+
+
+def _main(good: DataFrame, pipeline: Pipeline, levels: Sequence[str] = ()) -> Outcome:
+    """The good records in the sink."""
     if pipeline.sink.kind == "topic":
         options = _topic_options(pipeline.sink)
         rows = _rows(good, pipeline)
@@ -89,18 +146,12 @@ def outcomes(df: DataFrame, pipeline: Pipeline) -> list[Outcome]:
         else:
             # Which topics there will be is known when the records are: a whole topic goes to one task.
             rows = already_placed(rows.repartition("topic"))
-        found = [Outcome("main", rows, "ottla", options)]
-    else:
-        # A tombstone says that a key is gone, which a file cannot say, nor a table that is only added to.
-        if not jdbc_rows.deletes(pipeline):
-            good = good.filter(~F.coalesce(record.of("is_tombstone"), F.lit(False)))
-        keys_of = jdbc_rows.key_names(good, pipeline) if jdbc_rows.has_key(pipeline) else []
-        found = [_outcome(jdbc_rows.rows(good, pipeline), pipeline, keys_of)]
-    if bad is not None:
-        assert pipeline.dead_letter is not None, "there are dead letters"
-        options = _dead_letter_options(pipeline, pipeline.dead_letter)
-        found.append(Outcome("dead-letter", _of_topic(bad, pipeline.dead_letter.topic, options), "ottla", options))
-    return found
+        return Outcome("main", rows, "ottla", options)
+    # A tombstone says that a key is gone, which a file cannot say, nor a table that is only added to.
+    if not jdbc_rows.deletes(pipeline):
+        good = good.filter(~F.coalesce(record.of("is_tombstone"), F.lit(False)))
+    keys_of = jdbc_rows.key_names(good, pipeline) if jdbc_rows.has_key(pipeline) else []
+    return _outcome(jdbc_rows.rows(good, pipeline), pipeline, keys_of, levels)
 
 
 def _good_and_bad(df: DataFrame, pipeline: Pipeline) -> Outcome:
@@ -138,13 +189,14 @@ def _partition_count(topic: str, options: dict[str, str]) -> int:
         return len(producer.partitions_for(topic))
 
 
-def _outcome(df: DataFrame, pipeline: Pipeline, keys_of: Sequence[str]) -> Outcome:
+def _outcome(df: DataFrame, pipeline: Pipeline, keys_of: Sequence[str], levels: Sequence[str]) -> Outcome:
     sink = pipeline.sink
     options = sink.options
     by = options.get("partition-by", ())
     for name in by:
         if name not in df.columns:
             raise pipeline.wrong(("sink", "partition-by"), f"there is no field {name}")
+    by = (*by, *levels)
     match sink.kind:
         case "jdbc":
             table = JdbcTable(sink, keys_of)
@@ -241,7 +293,7 @@ def _topic_options(sink: Part) -> dict[str, str]:
 def _dead_letter_options(pipeline: Pipeline, letter: DeadLetter) -> dict[str, str]:
     """With the settings of the part that has the same brokers: it knows how to speak to them."""
     told: dict[str, Any] = {}
-    for part in (pipeline.sink, pipeline.source):
-        if part.kind == "topic" and part.options["bootstrap.servers"] == letter.servers:
+    for part in pipeline.topics:
+        if part.options["bootstrap.servers"] == letter.servers:
             told = told or part.passed("kafka.")
     return {**told, "kafka.bootstrap.servers": letter.servers, "delivery": "exactly-once"}

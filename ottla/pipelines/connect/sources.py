@@ -1,7 +1,8 @@
 """The sources by name, as DataFrames of fields with the record's own column (`record.META`) beside them.
 
 Promises: a value that cannot be read by its schema makes the record a bad one, never a row of nulls; a tombstone stays
-one. Every source but a `jdbc` without a column that grows is a stream. Called by `runner`.
+one. Every source is a stream, but a `jdbc` without a column that grows and one of several that is `static`. Called by
+`runner` and `flow`.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> D
                 return _grown(spark, spool, table.schema).withColumn(META, origin)
             case "delta":
                 require_format(spark, "delta")
-                return _with_meta(spark.readStream.format("delta").load(source.options["path"]), pipeline)
+                return _with_meta(_reader(spark, source).format("delta").load(source.options["path"]), pipeline)
             case kind:
                 assert kind == "iceberg", f"{kind} is in the table of sources and not here"
                 require_format(spark, "iceberg")
-                return _with_meta(spark.readStream.format("iceberg").load(source.options["table"]), pipeline)
+                return _with_meta(_reader(spark, source).format("iceberg").load(source.options["table"]), pipeline)
     except PySparkException as error:
         raise pipeline.wrong(("source",), reason(str(error))) from None
 
@@ -148,8 +149,12 @@ def _json(df: DataFrame, text: Column, schema: T.StructType) -> DataFrame:
     return df.select(*(found.getField(name).alias(name) for name in schema.fieldNames()), META)
 
 
+def _reader(spark: SparkSession, source: Part) -> DataFrameReader | DataStreamReader:
+    return spark.read if source.options.get("static") else spark.readStream
+
+
 def _files(spark: SparkSession, source: Part, format_: str, schema: T.StructType | None = None) -> DataFrame:
-    reader = spark.readStream.format(format_)
+    reader = _reader(spark, source).format(format_)
     if schema is not None:
         reader = reader.schema(schema)
     if "max-files-per-batch" in source.options:

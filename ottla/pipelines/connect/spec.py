@@ -12,18 +12,21 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ottla.pipelines.connect import functions, smt_check
+from ottla.pipelines.connect import functions, path_format, smt_check
 from ottla.pipelines.connect.errors import Problem, SpecError, listed, nearest
+from ottla.pipelines.connect.graph import RECORDS, Graph, graph
 from ottla.pipelines.connect.jdbc_dialects import DIALECTS, dialect_of
 from ottla.pipelines.connect.kinds import (
     BY_SCHEMA,
     DEAD_LETTER,
     ERRORS,
+    RESTART,
     SCHEMA_FOR,
     SINKS,
     SOURCES,
@@ -32,6 +35,7 @@ from ottla.pipelines.connect.kinds import (
     Option,
     Type,
 )
+from ottla.pipelines.connect.restart import Restart
 from ottla.pipelines.connect.smt_kinds import CONDITION, GONE, PREDICATES, SMTS
 from ottla.pipelines.connect.yaml_file import Lines, read_yaml
 from ottla.pipelines.connect.yaml_file import Path as Place
@@ -44,7 +48,20 @@ UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 AVAILABLE_NOW = "available-now"
 GROWS_BY = ("incrementing", "timestamp")
 """Options of a source `jdbc` that make a stream of it; without them it ends, and the pipeline is done."""
-TOP = ("name", "source", "transforms", "predicates", "sink", "errors", "dead-letter", "trigger", "checkpoint", "spark")
+TOP = (
+    "name", "source", "sources", "transforms", "predicates", "sink", "sinks", "errors", "dead-letter", "trigger",
+    "checkpoint", "restart", "spark",
+)  # fmt: skip
+ROLES = {"source": "sources", "sink": "sinks"}
+"""One part of a role, and several of them by name."""
+MAIN = "main"
+"""The name of a lone sink."""
+DIRECTORIES = ("json", "csv", "parquet", "text", "delta")
+"""Sinks that keep a log of what they have written in their directory, and so have it for themselves."""
+PART_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+"""A source is a table of queries, and a sink a directory of the checkpoint."""
+SHORT = {"python": "function", "dataframe": "function", "sql": "query"}
+"""What a transform means that has one text in the place of its options."""
 ROUTERS = ("route", "RegexRouter", "TimestampRouter")
 """Transforms that choose a topic."""
 
@@ -85,6 +102,15 @@ class Part:
         """Whether it is a table that is read as it grows."""
         return self.kind == "jdbc" and not self.options.keys().isdisjoint(GROWS_BY)
 
+    @property
+    def has_spool(self) -> bool:
+        """Whether its records are kept in a directory until one query has read them, and no other could."""
+        return self.kind == "http" or self.is_growing
+
+    @property
+    def spool_owner(self) -> str:
+        return "source http" if self.kind == "http" else "growing source jdbc"
+
     def passed(self, prefix: str) -> dict[str, str]:
         """The options that begin so, which go on as they are."""
         return {name: str(value) for name, value in self.options.items() if name.startswith(prefix)}
@@ -102,7 +128,7 @@ class DeadLetter:
 class Sql:
     """A text of the file that Spark parses."""
 
-    kind: Literal["schema", "type", "expression", "pattern"]
+    kind: Literal["schema", "type", "expression", "pattern", "query"]
     text: str
     place: Place
 
@@ -110,13 +136,16 @@ class Sql:
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     name: str
-    source: Part
-    sink: Part
+    sources: Mapping[str, Part]
+    sinks: Mapping[str, Part]
+    graph: Graph
+    places: Mapping[str, Place]
     transforms: tuple[Part, ...]
     errors: str
     dead_letter: DeadLetter | None
     trigger: str | None
     checkpoint: str | None
+    restart: Restart
     spark: Mapping[str, str]
     lines: Lines = field(repr=False)
 
@@ -131,20 +160,24 @@ class Pipeline:
         self,
         name: str,
         *,
-        source: Mapping[str, object],
-        sink: Mapping[str, object],
+        source: Mapping[str, object] | None = None,
+        sink: Mapping[str, object] | None = None,
+        sources: Mapping[str, Mapping[str, object]] | None = None,
+        sinks: Mapping[str, Mapping[str, object]] | None = None,
         transforms: Sequence[Mapping[str, object] | Function] = (),
         predicates: Mapping[str, object] | None = None,
         errors: str = "stop",
         dead_letter: Mapping[str, object] | None = None,
         trigger: str | None = None,
         checkpoint: str | None = None,
+        restart: Mapping[str, object] | None = None,
         spark: Mapping[str, object] | None = None,
     ) -> None:
         given = {
-            "name": name, "source": source, "sink": sink, "transforms": list(transforms),
-            "predicates": predicates, "errors": errors, "dead-letter": dead_letter, "trigger": trigger,
-            "checkpoint": checkpoint, "spark": spark,
+            "name": name, "source": source, "sources": sources, "sink": sink, "sinks": sinks,
+            "transforms": list(transforms), "predicates": predicates, "errors": errors,
+            "dead-letter": dead_letter, "trigger": trigger, "checkpoint": checkpoint,
+            "restart": restart, "spark": spark,
         }  # fmt: skip
         whole = {key: value for key, value in given.items() if value is not None}
         self._take(_Check(Lines(f"pipeline {name}")).pipeline(whole))
@@ -157,13 +190,20 @@ class Pipeline:
 
     def _take(self, parsed: _Parsed) -> None:
         self.name = parsed.name
-        self.source = parsed.source
-        self.sink = parsed.sink
+        self.sources = parsed.sources
+        """By name; a lone one is `records`."""
+        self.sinks = parsed.sinks
+        """By name; a lone one is `main`."""
+        self.topics = [part for part in (*parsed.sinks.values(), *parsed.sources.values()) if part.kind == "topic"]
+        """All parts that are topics, the sinks first."""
+        self.graph = parsed.graph
+        self._places = parsed.places
         self.transforms = parsed.transforms
         self.errors = parsed.errors
         self.dead_letter = parsed.dead_letter
         self.trigger = parsed.trigger
         self.checkpoint = parsed.checkpoint
+        self.restart = parsed.restart
         self.spark = parsed.spark
         self._lines = parsed.lines
 
@@ -175,8 +215,65 @@ class Pipeline:
         return made
 
     @property
+    def source(self) -> Part:
+        """The lone source."""
+        assert len(self.sources) == 1, "who asks for the one source has one, or the pipeline `of_source`"
+        return next(iter(self.sources.values()))
+
+    @property
+    def sink(self) -> Part:
+        """The lone sink."""
+        assert len(self.sinks) == 1, "who asks for the one sink has one, or the pipeline `of_sink`"
+        return next(iter(self.sinks.values()))
+
+    def placed_parts(self) -> list[tuple[Place, Part]]:
+        """The sources and the sinks, each with its place in the file."""
+        return [
+            ((several, name) if several in self._places else (role,), part)
+            for role, several in ROLES.items()
+            for name, part in getattr(self, several).items()
+        ]
+
+    @property
+    def has_names(self) -> bool:
+        """Whether its sources or its sinks are given by name."""
+        return not self._places.keys().isdisjoint(ROLES.values())
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether records go from one source by transforms of one at a time to one sink."""
+        return not self.has_names and all(part.kind != "sql" for part in self.transforms)
+
+    @property
+    def streams(self) -> list[str]:
+        """The names of the sources that are read as they grow."""
+        return [name for name, part in self.sources.items() if not self.is_table(name)]
+
+    def is_table(self, name: str) -> bool:
+        """Whether a source is read as it is, for queries, and not as a stream."""
+        return _is_table(self.sources[name], has_names="sources" in self._places)
+
+    def of_source(self, name: str) -> Pipeline:
+        """The pipeline with this source alone."""
+        return self._of_part("source", name)
+
+    def of_sink(self, name: str) -> Pipeline:
+        """The pipeline with this sink alone."""
+        return self._of_part("sink", name)
+
+    def _of_part(self, role: str, name: str) -> Pipeline:
+        made = copy(self)
+        parts: Mapping[str, Part] = getattr(self, ROLES[role])
+        setattr(made, ROLES[role], {name: parts[name]})
+        if ROLES[role] in self._places:
+            made._places = {**self._places, role: (ROLES[role], name)}
+        return made
+
+    @property
     def is_bounded(self) -> bool:
         """Whether the source ends by itself."""
+        if "sources" in self._places:
+            return False  # a table of several is static, and something else is a stream
         return self.source.kind == "jdbc" and not self.source.is_growing
 
     @property
@@ -184,6 +281,7 @@ class Pipeline:
         """Whether good and bad records are written by one query, and so in one transaction."""
         return (
             self.dead_letter is not None
+            and self.is_straight
             and self.sink.kind == "topic"
             and self.sink.options["bootstrap.servers"] == self.dead_letter.servers
         )
@@ -212,7 +310,8 @@ class Pipeline:
 
     def sql(self) -> list[Sql]:
         """All that Spark parses, in the order of the file."""
-        return [*_sql(self.source, ("source",))] + [
+        found = [sql for place, part in self.placed_parts() if "sink" not in str(place[0]) for sql in _sql(part, place)]
+        return found + [
             sql for index, part in enumerate(self.transforms) for sql in _sql(part, ("transforms", index, part.kind))
         ]
 
@@ -224,22 +323,28 @@ class Pipeline:
                 problem = functions.problem(part.options["function"], self.directory)
                 if problem is not None:
                     problems += self.wrong(("transforms", index, part.kind, "function"), problem).problems
-        for role in ("source", "sink"):
-            try:
-                self.schema_file(role)
-            except SpecError as error:
-                problems += error.problems
+        alone = [self.of_source(name) for name in self.sources], [self.of_sink(name) for name in self.sinks]
+        for role, pipelines in zip(ROLES, alone, strict=True):
+            for pipeline in pipelines:
+                try:
+                    pipeline.schema_file(role)
+                except SpecError as error:
+                    problems += error.problems
         if problems:
             raise SpecError(problems)
         return self
 
     def wrong(self, place: Place, message: str) -> SpecError:
         """A mistake that only Spark could see, at its line in the file."""
+        if place and place[0] in self._places:
+            place = (*self._places[str(place[0])], *place[1:])
         return SpecError([self._lines.problem(place, f"{spelled(place)}: {message}")])
 
 
 def _sql(part: Part, place: Place) -> Iterator[Sql]:
     """What Spark parses of the options of a part."""
+    if part.kind == "sql":
+        yield Sql("query", part.options["query"], (*place, "query"))
     if part.kind == "cast":
         for name, type_ in part.options["fields"].items():
             yield Sql("type", type_, (*place, "fields", name))
@@ -321,6 +426,8 @@ class _Check:
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self._problems: list[Problem] = []
+        self._places: dict[str, Place] = {}
+        """Where the source and the sink stand that are looked at; nothing where the file has one of each."""
 
     def pipeline(self, values: object) -> _Parsed:
         if not isinstance(values, Mapping):
@@ -336,10 +443,11 @@ class _Check:
             self._wrong(
                 ("name",), "a name is up to 100 letters, digits, '.', '_' and '-', and begins with a letter or digit"
             )
-        source = self._part(values.get("source"), ("source",), "source", SOURCES)
+        sources = self._parts(values, "source", SOURCES)
         predicates = self._predicates(values.get("predicates", {}))
         transforms = self._transforms(values.get("transforms", []), predicates)
-        sink = self._part(values.get("sink"), ("sink",), "sink", SINKS)
+        asked = {name: self._from(place, given) for name, (place, given) in self._given(values, "sink").items()}
+        sinks = self._parts(values, "sink", SINKS)
         errors = self._text(values, "errors") or "stop"
         if errors not in ERRORS:
             self._wrong(("errors",), f"errors is one of {listed(ERRORS)}, and not {errors}")
@@ -348,18 +456,135 @@ class _Check:
             self._wrong(("trigger",), f"a trigger is {AVAILABLE_NOW} or a time such as 10 seconds, and not {trigger}")
         spark = self._value(("spark",), values.get("spark", {}), Option(Type.MAP, ""), "spark")
         checkpoint = self._text(values, "checkpoint")
+        restart = self._restart(values.get("restart", {}))
+        places: dict[str, Place] = {role: (role,) for role in ROLES.values() if role in values}
+        found = Graph({}, {})
         if not self._problems:
-            self._together(source, sink, transforms)
-        dead_letter = self._dead_letter(values, errors, source, sink)
-        if self._problems:
-            raise SpecError(self._problems)
-        assert source is not None, "a part that is missing is a problem"
-        assert sink is not None, "likewise"
-        return _Parsed(
-            name, source, sink, tuple(transforms), errors, dead_letter, trigger, checkpoint, spark or {}, self._lines
+            found = self._graph(sources, transforms, sinks, asked, places)
+        if not self._problems:
+            self._all_together(sources, sinks, transforms, found, places)
+        dead_letter = self._dead_letter(
+            values, errors, sources, sinks, has_query=any(part.kind == "sql" for part in transforms)
         )
+        if self._problems:
+            raise SpecError(list(dict.fromkeys(self._problems)))
+        return _Parsed(
+            name, sources, sinks, found, places, tuple(transforms), errors, dead_letter, trigger, checkpoint, restart,
+            spark or {}, self._lines,
+        )  # fmt: skip
+
+    def _given(self, values: Mapping[str, object], role: str) -> dict[str, tuple[Place, object]]:
+        """The parts of a role as the file has them: each with its name and its place."""
+        several = ROLES[role]
+        if several not in values:
+            return {RECORDS if role == "source" else MAIN: ((role,), values.get(role))}
+        given = values[several]
+        if not isinstance(given, Mapping):
+            return {}
+        return {str(name): ((several, str(name)), part) for name, part in given.items()}
+
+    def _parts(self, values: Mapping[str, object], role: str, kinds: Mapping[str, Kind]) -> dict[str, Part]:
+        several = ROLES[role]
+        if several in values:
+            if role in values:
+                self._wrong((several,), f"a pipeline has a {role} or {several}, and this one has both")
+            if not isinstance(values[several], Mapping) or not values[several]:
+                self._wrong((several,), f"{several} is a map of names, and not {shown(values[several])}")
+        found = {}
+        for name, (place, value) in self._given(values, role).items():
+            if several in values and not PART_NAME.fullmatch(name):
+                self._wrong(place, f"the name of a {role} is letters, digits and '_', and not {shown(name)}")
+            if several in values and role == "source" and name.lower() == RECORDS:
+                self._wrong(place, f"{RECORDS} is the name of all records: call the source by another")
+            part = self._part(value, place, role, kinds)
+            if part is not None:
+                found[name] = part
+        return found
+
+    def _from(self, place: Place, value: object) -> tuple[str, ...]:
+        """The records that a sink asks for."""
+        if not isinstance(value, Mapping) or "from" not in value:
+            return ()
+        return self._value((*place, "from"), value["from"], Option(Type.NAMES, ""), "from") or ()
+
+    def _restart(self, value: object) -> Restart:
+        if not isinstance(value, Mapping):
+            self._wrong(("restart",), f"restart is a map of its options, and not {shown(value)}")
+            return Restart()
+        given = self._options(value, ("restart",), "restart", Kind("", RESTART))
+        backoff = given.get("backoff", RESTART["backoff"].default)
+        if not INTERVAL.fullmatch(backoff):
+            self._wrong(("restart", "backoff"), f"restart: backoff is a time such as 10 seconds, and not {backoff}")
+            return Restart()
+        return Restart(given.get("on-failure", False), given.get("max", 1), interval_s(backoff))
+
+    def _graph(
+        self,
+        sources: Mapping[str, Part],
+        transforms: Sequence[Part],
+        sinks: Mapping[str, Part],
+        asked: Mapping[str, tuple[str, ...]],
+        places: Mapping[str, Place],
+    ) -> Graph:
+        def place_of(name: str) -> Place:
+            if name in sources:
+                return ("sources", name) if "sources" in places else ("source",)
+            return next(place for place, _, result in queries if result == name)
+
+        tables = [name for name, part in sources.items() if _is_table(part, has_names="sources" in places)]
+        if "sources" not in places and "static" in next(iter(sources.values())).options:
+            self._wrong(("source", "static"), "static is for one of several sources, which a `sql` reads")
+        queries: list[tuple[Place, str, str | None]] = [
+            (("transforms", index, "sql"), part.options["query"], part.options.get("as"))
+            for index, part in enumerate(transforms)
+            if part.kind == "sql"
+        ]
+        streams = [name for name in sources if name not in tables]
+        if not streams:
+            self._wrong(("sources",), "all sources are static: one at least is a stream")
+            return Graph({}, {})
+        of = {name: (("sinks", name) if "sinks" in places else ("sink",), asked[name]) for name in sinks}
+        return graph(streams, tables, queries, of, place_of, self._wrong)
+
+    def _all_together(
+        self,
+        sources: Mapping[str, Part],
+        sinks: Mapping[str, Part],
+        transforms: Sequence[Part],
+        found: Graph,
+        places: Mapping[str, Place],
+    ) -> None:
+        """What each part allows and the whole does not, for each sink and each of its sources."""
+        outputs: dict[tuple[object, ...], str] = {}
+        for name, sink in sinks.items():
+            for stream in dict.fromkeys(found.sources[name]):
+                self._places = {
+                    role: (ROLES[role], part)
+                    for role, part in (("source", stream), ("sink", name))
+                    if ROLES[role] in places
+                }
+                self._together(sources[stream], sink, transforms)
+            output = _output(sink)
+            if output is not None and output in outputs:
+                self._wrong(("sink",), f"{outputs[output]} writes there too: two sinks would take each other's place")
+            elif output is not None:
+                outputs[output] = name
+        for name, source in sources.items():
+            readers = sum(name in reads for reads in found.sources.values())
+            if source.has_spool and readers > 1:
+                self._wrong(
+                    places.get("sources", ("source",)) + ((name,) if "sources" in places else ()),
+                    f"a {source.spool_owner} can have one sink, and {readers} read it: a topic between them keeps its "
+                    "records for all",
+                )
+            if "sources" in places and name not in (one for reads in found.sources.values() for one in reads):
+                self._places = {"source": ("sources", name)}
+                self._source_alone(source)
+        self._places = {}
 
     def _wrong(self, place: Place, message: str) -> None:
+        if place and place[0] in self._places:
+            place = (*self._places[str(place[0])], *place[1:])
         self._problems.append(self._lines.problem(place, message))
 
     def _text(self, values: Mapping[str, object], name: str, *, required: bool = False) -> str | None:
@@ -387,7 +612,8 @@ class _Check:
         if kind not in kinds:
             self._wrong((*place, "type"), f"there is no {role} {kind}: {nearest(kind, kinds)}")
             return None
-        given = {name: option for name, option in value.items() if name != "type"}
+        others = ("type", "from") if role == "sink" else ("type",)  # `_from` has looked at it
+        given = {name: option for name, option in value.items() if name not in others}
         return Part(kind, self._options(given, place, f"{role} {kind}", kinds[kind]))
 
     def _predicates(self, value: object) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -459,8 +685,8 @@ class _Check:
                     continue
                 at = (*place, kind)
                 options = {} if options is None else options
-                if isinstance(options, str) and kind in ("python", "dataframe"):
-                    options = {"function": options}
+                if isinstance(options, str) and kind in SHORT:
+                    options = {SHORT[str(kind)]: options}
                 if not isinstance(options, Mapping):
                     self._wrong(at, f"{kind} takes a map of its options, and not {shown(options)}")
                     continue
@@ -496,6 +722,8 @@ class _Check:
         return found
 
     def _value(self, place: Place, value: object, option: Option, owner: str) -> Any:
+        if option.of is not None and isinstance(value, Mapping):
+            return self._options(value, place, owner, Kind("", option.of))
         taken = _taken(value, option.type)
         if taken is None:
             self._wrong(place, f"{owner} takes {option.type.value}, and not {shown(value)}")
@@ -504,10 +732,8 @@ class _Check:
             return None
         return taken
 
-    def _together(self, source: Part | None, sink: Part | None, transforms: Iterable[Part]) -> None:
-        """What each part allows and the whole does not."""
-        assert source is not None, "only a file without problems comes here"
-        assert sink is not None, "likewise"
+    def _source_alone(self, source: Part) -> None:
+        """What the options of a source say together."""
         if source.kind == "http" and source.options["value"] == "json" and "schema" not in source.options:
             self._wrong(("source",), "source http needs a schema for values of json")
         if source.kind == "jdbc" and "spool" in source.options and not source.is_growing:
@@ -517,6 +743,10 @@ class _Check:
         if source.kind == "topic":
             self._value_schema(source, "source")
             self._readers_schema(source)
+
+    def _together(self, source: Part, sink: Part, transforms: Sequence[Part]) -> None:
+        """What each part allows and the whole does not."""
+        self._source_alone(source)
         if sink.kind == "topic":
             self._value_schema(sink, "sink")
             if "registry" in sink.options and not {"topic", "subject"} & sink.options.keys():
@@ -524,10 +754,11 @@ class _Check:
                     ("sink", "registry"),
                     "sink topic without a topic has no one subject in the registry: say it by `subject`",
                 )
-        transforms = list(transforms)
         self._keys(source, sink, transforms)
         if sink.kind == "jdbc":
             self._jdbc_sink(source, sink, transforms)
+        if "partition-by-time" in sink.options:
+            self._time_directories(source, sink)
         self._origins(source, transforms)
         router = next((part.kind for part in transforms if part.kind in ROUTERS), None)
         routes = router is not None
@@ -549,6 +780,32 @@ class _Check:
         )
         if maker is not None and sink.kind == "topic" and "key" in sink.options:
             self._wrong(("sink", "key"), f"a sink with a key leaves nothing to {maker}: leave out the one or the other")
+
+    def _time_directories(self, source: Part, sink: Part) -> None:
+        """What the options of a sink's directories say."""
+        options, place = sink.options["partition-by-time"], ("sink", "partition-by-time")
+        try:
+            levels = [level.name for level in path_format.directories(options["pattern"])]
+        except path_format.PatternError as error:
+            self._wrong((*place, "pattern"), f"partition-by-time: {error}")
+            levels = []
+        for name in sink.options.get("partition-by", ()):
+            if name in levels:
+                self._wrong((*place, "pattern"), f"partition-by-time: {name} is in partition-by as well")
+        if "field" not in options and source.kind != "topic":
+            self._wrong(place, f"partition-by-time: records of a source {source.kind} have no time: `field` has it")
+        if not path_format.is_timezone(options["timezone"]):
+            self._wrong(
+                (*place, "timezone"),
+                f"partition-by-time: a timezone is such as Europe/Prague, UTC or +02:00, and not {options['timezone']}",
+            )
+        given = options.get("duration")
+        if given is not None and not (INTERVAL.fullmatch(given) and path_format.divides_a_day(interval_s(given))):
+            self._wrong(
+                (*place, "duration"),
+                f"partition-by-time: a duration is whole seconds that a day is a multiple of, such as 15 minutes, "
+                f"and not {given}",
+            )
 
     def _jdbc_sink(self, source: Part, sink: Part, transforms: Sequence[Part]) -> None:
         """What the options of a sink `jdbc` say together."""
@@ -655,7 +912,13 @@ class _Check:
             )
 
     def _dead_letter(
-        self, values: Mapping[str, object], errors: str, source: Part | None, sink: Part | None
+        self,
+        values: Mapping[str, object],
+        errors: str,
+        sources: Mapping[str, Part],
+        sinks: Mapping[str, Part],
+        *,
+        has_query: bool,
     ) -> DeadLetter | None:
         given = values.get("dead-letter")
         if errors != "dead-letter":
@@ -669,8 +932,8 @@ class _Check:
             return None
         options = self._options(given, ("dead-letter",), "dead-letter", Kind("", DEAD_LETTER))
         servers = options.get("bootstrap.servers")
-        for part in (sink, source):
-            if servers is None and part is not None and part.kind == "topic":
+        for part in (*sinks.values(), *sources.values()):
+            if servers is None and part.kind == "topic":
                 servers = part.options.get("bootstrap.servers")
         if servers is None:
             self._wrong(("dead-letter",), "dead-letter needs bootstrap.servers: neither source nor sink is a topic")
@@ -678,17 +941,39 @@ class _Check:
         if "topic" not in options:
             return None
         found = DeadLetter(options["topic"], servers)
-        if sink is not None and sink.kind == "topic" and sink.options.get("topic") == found.topic:
-            self._wrong(("dead-letter", "topic"), f"dead letters cannot go to {found.topic}, which is the sink's topic")
-        shares = sink is not None and sink.kind == "topic" and sink.options.get("bootstrap.servers") == servers
-        if source is not None and (source.kind == "http" or source.is_growing) and not shares:
-            # The spool gives a record up when one query has read it, and bad records would have a query of their own.
-            what = "source http" if source.kind == "http" else "growing source jdbc"
-            self._wrong(
-                ("dead-letter",),
-                f"a {what} can have a dead-letter topic only beside a sink topic of the same brokers",
-            )
+        for sink in sinks.values():
+            if sink.kind == "topic" and sink.options.get("topic") == found.topic:
+                self._wrong(
+                    ("dead-letter", "topic"), f"dead letters cannot go to {found.topic}, which is the sink's topic"
+                )
+        is_straight = values.keys().isdisjoint(ROLES.values()) and not has_query
+        shares = is_straight and all(
+            sink.kind == "topic" and sink.options.get("bootstrap.servers") == servers for sink in sinks.values()
+        )
+        for source in sources.values():
+            if source.has_spool and not shares:
+                # Bad records would have a query of their own.
+                where = "" if is_straight else ", without `sql` and names of sources and sinks"
+                self._wrong(
+                    ("dead-letter",),
+                    f"a {source.spool_owner} can have a dead-letter topic only beside a sink topic of the same "
+                    f"brokers{where}",
+                )
         return found
+
+
+def _is_table(source: Part, *, has_names: bool) -> bool:
+    """Whether one of several sources is read as it is: a table that does not grow, or what is `static`."""
+    return has_names and (bool(source.options.get("static")) or (source.kind == "jdbc" and not source.is_growing))
+
+
+def _output(sink: Part) -> tuple[object, ...] | None:
+    """What only one sink can write to; None where several may."""
+    if sink.kind in DIRECTORIES:
+        return "directory", sink.options["path"].rstrip("/")
+    if sink.kind == "jdbc":
+        return "table", sink.options["url"], sink.options["table"]
+    return ("table", sink.options["table"]) if sink.kind == "iceberg" else None
 
 
 def _function_part(function: Function) -> Part:

@@ -74,6 +74,8 @@ class SparkParser:
                 return self._said(self._parser.parseExpression, sql.text)
             case "type":
                 return self._said(self._parser.parseDataType, sql.text)
+            case "query":
+                return self._said(self._parser.parseQuery, sql.text)
             case "pattern":
                 return self._said(self._jvm.java.util.regex.Pattern.compile, sql.text)
             case _:

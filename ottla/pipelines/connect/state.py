@@ -4,6 +4,7 @@
     <home>/<name>/state.json  what it last said of itself, replaced as a whole
     <home>/<name>/stop        somebody asks it to stop
     <home>/<name>/failure.log all that was said when the last run failed
+    <home>/<name>/sources.json of several sources: which of them each query reads, in the order of its checkpoint
     <home>/<name>/checkpoint  Spark's, unless the file names another place
 
 Promises: who holds the lock is running and who does not is not, whatever the state file says: a lock goes with its
@@ -16,12 +17,17 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ottla.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    from ottla.pipelines.connect.progress import Batch
+    from ottla.pipelines.connect.spec import Pipeline
 
 JVM_GONE_S = 30.0
 """How long a new run waits for the Java process of one that was killed, which ends when it finds its driver gone."""
@@ -52,6 +58,51 @@ class State:
     error: str | None = None
     jvm_pid: int | None = None
     jvm_born: str | None = None
+    sinks: dict[str, SinkState] = field(default_factory=dict)
+    """What each did, where they have names; above stands the sum, and the largest lag."""
+
+    def add(self, batch: Batch, sink: str | None) -> None:
+        """A micro-batch has ended, of the lone sink or of the one by this name."""
+        if sink is None:
+            _add(self, batch)
+            return
+        one = self.sinks.setdefault(sink, SinkState())
+        _add(one, batch)
+        every = list(self.sinks.values())
+        self.records = sum(other.records for other in every)
+        counted = [other.bad for other in every if other.bad is not None]
+        self.bad = sum(counted) if counted else None
+        lags = [other.lag for other in every if other.lag is not None]
+        self.lag = max(lags) if lags else None
+        if batch.records:
+            self.batch, self.batch_ms = one.batch, one.batch_ms
+            self.in_per_s = sum(other.in_per_s for other in every)
+            self.out_per_s = sum(other.out_per_s for other in every)
+
+
+@dataclass(slots=True)
+class SinkState:
+    """What one of several sinks did."""
+
+    batch: int | None = None
+    records: int = 0
+    bad: int | None = None
+    in_per_s: float = 0.0
+    out_per_s: float = 0.0
+    lag: int | None = None
+    batch_ms: int = 0
+
+
+def _add(to: State | SinkState, batch: Batch) -> None:
+    """A micro-batch has ended."""
+    to.lag = batch.lag
+    if not batch.records:
+        return
+    to.batch = batch.id
+    to.records += batch.records
+    if batch.bad is not None:
+        to.bad = (to.bad or 0) + batch.bad
+    to.in_per_s, to.out_per_s, to.batch_ms = batch.in_per_s, batch.out_per_s, batch.took_ms
 
 
 class NotRunning(PipelineError):
@@ -83,10 +134,42 @@ class Home:
         """Where a source `http` keeps what it has taken."""
         return self.path / "spool"
 
+    def spool_of(self, pipeline: Pipeline, name: str) -> Path:
+        """The spool of a source, unless the file names another place."""
+        given = pipeline.sources[name].options.get("spool")
+        if given is not None:
+            return Path(given)
+        return self.spool / name if pipeline.has_names else self.spool
+
     @property
     def failure(self) -> Path:
         """What the last run failed with: every traceback, and all that Spark said. Gone when the next one starts."""
         return self.path / "failure.log"
+
+    @property
+    def sources(self) -> Path:
+        return self.path / "sources.json"
+
+    def require_sources(self, queries: Mapping[str, Sequence[str]]) -> None:
+        """Note which sources each query reads; `PipelineError` when one reads others than its checkpoint has.
+
+        Spark knows the sources of a checkpoint by their order only, and would take the offsets of one for another's.
+        """
+        try:
+            known = json.loads(self.sources.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            known = {}
+        for query, now in queries.items():
+            before = known.get(query, list(now))
+            if before != list(now):
+                raise PipelineError(
+                    f"{query} was made of {', '.join(before)} so far, and is of {', '.join(now)} now, which its "
+                    f"checkpoint does not fit: `ottla pipeline reset {self.name}` begins anew, and another name for "
+                    "the sink begins only that one anew"
+                )
+        new = self.sources.with_suffix(".new")
+        new.write_text(json.dumps({**known, **{query: list(now) for query, now in queries.items()}}), encoding="utf-8")
+        os.replace(new, self.sources)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -119,10 +202,12 @@ class Home:
     def read(self) -> State | None:
         """What the pipeline last said; a status that only a running one has becomes `killed` when it is not."""
         try:
-            state = State(**json.loads(self._state.read_text(encoding="utf-8")))
+            told = json.loads(self._state.read_text(encoding="utf-8"))
+            sinks = {name: SinkState(**one) for name, one in told.pop("sinks", {}).items()}
+            state = State(**told, sinks=sinks)
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise PipelineError(f"{self._state} is damaged: {error}. Remove it; the checkpoint is elsewhere") from None
         if state.status in ("starting", "running", "stopping") and not self.is_running:
             state.status = "killed"

@@ -33,16 +33,28 @@ TOPIC_NAME = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$"
 
 
 def apply(df: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """All transforms of a pipeline, in order."""
-    called = _functions(df.sparkSession, pipeline)
-    for index, part in enumerate(pipeline.transforms):
-        step = Step(df, part, pipeline, ("transforms", index, part.kind), called.get(index))
+    """All transforms of a pipeline of one source without `sql`, in order."""
+    transforms = Transforms(df.sparkSession, pipeline)
+    for index in range(len(pipeline.transforms)):
+        df = transforms.one(df, index, pipeline)
+    return df
+
+
+class Transforms:
+    """The transforms of a pipeline, whose functions the workers can import from now on."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+        self._called = _functions(spark, pipeline)
+
+    def one(self, df: DataFrame, index: int, pipeline: Pipeline) -> DataFrame:
+        """One of them applied to records of the pipeline's source."""
+        part = pipeline.transforms[index]
+        step = Step(df, part, pipeline, ("transforms", index, part.kind), self._called.get(index))
         try:
-            df = smt.apply(step) if part.is_connect else _BY_NAME[part.kind](step)
+            return smt.apply(step) if part.is_connect else _BY_NAME[part.kind](step)
         except (PySparkException, PicklingError) as error:
             # Spark's own words for a type or an expression that is not one, at the line that has it.
             raise step.wrong(reason(str(error))) from error
-    return df
 
 
 def _functions(spark: SparkSession, pipeline: Pipeline) -> dict[int, functions.Function]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.pipelines.connect import Pipeline, SpecError, load
-from ottla.pipelines.connect.kinds import SINKS, SOURCES, TRANSFORMS
+from ottla.pipelines.connect.kinds import RESTART, SINKS, SOURCES, TRANSFORMS
 from ottla.pipelines.connect.spec import DeadLetter, interval_s
 
 RIGHT = """\
@@ -398,8 +398,12 @@ def test_the_page_has_every_source_sink_transform_and_option() -> None:
     for kinds in (SOURCES, SINKS, TRANSFORMS):
         for name, kind in kinds.items():
             assert f"`{name}`" in page, name
-            for option in kind.options:
+            for option, told in kind.options.items():
                 assert f"`{option}`" in page, f"{name}: {option}"
+                for inner in told.of or ():
+                    assert f"`{inner}`" in page, f"{name}: {option}.{inner}"
+    for option in RESTART:
+        assert f"`{option}`" in page, f"restart: {option}"
 
 
 def test_reading_a_file_loads_no_spark(tmp_path: Path) -> None:
