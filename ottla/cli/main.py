@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "log-dirs": ("ottla.cli.log_dirs", "Show what the log directories of brokers hold."),
     "pipeline": ("ottla.cli.pipeline", "Run pipelines between topics, files, databases and clusters."),
     "producer-perf-test": ("ottla.cli.producer_perf_test", "Measure how fast records are written."),
+    "sql": ("ottla.cli.sql", "Run SQL on topics, at a prompt or from files."),
     "storage": ("ottla.cli.storage", "Format the log directories of a node and look at them."),
     "streams-application-reset": (
         "ottla.cli.streams_application_reset",

@@ -5,7 +5,7 @@ Both take a DataFrame and return one; nothing is read or written here, but a reg
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as f
@@ -143,6 +143,48 @@ def to_topic(
     columns[df.columns.index(column)] = f.col(f"{_WRITTEN}.value").alias(column)
     trouble = f.when(reason.isNotNull(), f.struct(reason.alias("message"), raw.alias("value")))
     return after.select(*columns, trouble.alias(error))
+
+
+def reading(
+    format: Format, registry: str | RegistryAddress, topic: str
+) -> tuple[t.DataType, Callable[[Column], Column]]:
+    """The type of a topic's values by the registry's latest schema, and what reads them: a struct of value and error.
+
+    For who has columns and no DataFrame: the serdes of `ottla.pipelines.sql`.
+    """
+    address = address_of(registry)
+    known = _Subject(address, None, topic, is_key=False)
+    match format:
+        case "json":
+            kind = json_text.spark_type(known.latest("json").schema.text)
+            return kind, lambda raw: json_text.read_column(kind, raw, has_schema_id=True)
+        case "avro":
+            avro_form = avro.AvroReading(_avro_schema(None, known), address)
+            return avro_form.data_type(), lambda raw: codec.read_column(avro_form, avro_form.data_type(), raw)
+        case "protobuf":
+            form = protobuf.ProtobufReading(_proto_files(None, known), None, has_schema_id=True)
+            return form.data_type(), lambda raw: codec.read_column(form, form.data_type(), raw)
+
+
+def writing(
+    data_type: t.DataType, format: Format, registry: str | RegistryAddress, topic: str
+) -> Callable[[Column], Column]:
+    """What writes values of a type to a topic: by a schema made of it, for Protobuf by the registry's latest."""
+    known = _Subject(address_of(registry), None, topic, is_key=False)
+    match format:
+        case "json":
+            prefix = known.prefix(Schema(json_text.json_schema(data_type), "JSON"), "Record", auto_register=True)
+            return lambda raw: json_text.write_column(data_type, raw, prefix)
+        case "avro":
+            text = avro.avro_schema(data_type)
+            avro_form = avro.AvroWriting(text, known.prefix(Schema(text), avro.RECORD_NAME, auto_register=True))
+            return lambda raw: codec.write_column(avro_form, raw)
+        case "protobuf":
+            files = _proto_files(None, known)
+            message_type = proto_files.message_class(files, None)
+            protobuf.refuse_misfit(message_type.DESCRIPTOR, data_type)
+            form = protobuf.ProtobufWriting(files, None, known.protobuf_prefix(message_type, auto_register=True))
+            return lambda raw: codec.write_column(form, raw)
 
 
 class _Subject:

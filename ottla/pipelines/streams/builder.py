@@ -34,11 +34,13 @@ class StreamsBuilder:
         value: str | Serde = "string",
         name: str | None = None,
         timestamp: TimestampExtractor | Expression | None = None,
+        reset: str | None = None,
     ) -> KStream:
         """Every record of the topics, for itself. `name` is the step's: Kafka Streams' `Consumed.as`.
 
         A `re.compile(...)` in place of topics stands for all whose whole names match, those that come later as well.
         `timestamp` says where a record's time comes from: a function, or the name of one of Kafka Streams' extractors.
+        `reset` is where a first start reads from, `earliest` or `latest`: Kafka Streams' `AutoOffsetReset`.
         """
         named = tuple(topic for topic in topics if isinstance(topic, str))
         patterns = [
@@ -46,8 +48,11 @@ class StreamsBuilder:
         ]
         if len(named) + len(patterns) < len(topics) or (patterns and len(topics) > 1) or not topics:
             raise PipelineError("a stream needs at least one topic's name, or one re.compile(...) of names")
+        if reset not in (None, "earliest", "latest"):
+            raise PipelineError(f"reset is earliest or latest, not {reset!r}")
         pattern = patterns[0] if patterns else None
-        work = Source(named, Serde.of(key), Serde.of(value), timestamp=self._extractor(timestamp), pattern=pattern)
+        extractor = self._extractor(timestamp)
+        work = Source(named, Serde.of(key), Serde.of(value), timestamp=extractor, pattern=pattern, reset=reset)
         return KStream(self._graph, self._graph.step("KSTREAM-SOURCE", name, work))
 
     def table(

@@ -50,9 +50,13 @@ class ClusterTopics:
         self.matched: dict[str, list[str]] = {}
         """The topics that matched a pattern when they were last asked for."""
 
-    def read_stream(self, topics: Sequence[str], columns: Sequence[str], *, pattern: str | None = None) -> DataFrame:
+    def read_stream(
+        self, topics: Sequence[str], columns: Sequence[str], *, pattern: str | None = None, reset: str | None = None
+    ) -> DataFrame:
         """Records as they come, in micro-batches that have a limit: the one of `source`, or `batch_limit`."""
         reader = self._spark.readStream.format("ottla").options(**self._kafka, **self._source)
+        if reset is not None:
+            reader = reader.option("startingOffsets", reset)
         reader = reader.option("includeHeaders", "headers" in columns)
         if not {name.lower() for name in self._source} & {name.lower() for name in LIMITS}:
             read = topics if pattern is None else self.matched.get(pattern, ())

@@ -285,7 +285,10 @@ class _DirectoryTopics:
         parquet.write_table(pa.table(dict(zip(names, columns, strict=True))), half)
         half.rename(half.with_name(f"{number:09d}.parquet"))  # Spark passes over names that begin with _
 
-    def read_stream(self, topics: Sequence[str], columns: Sequence[str], *, pattern: str | None = None) -> DataFrame:
+    def read_stream(
+        self, topics: Sequence[str], columns: Sequence[str], *, pattern: str | None = None, reset: str | None = None
+    ) -> DataFrame:
+        """All of it whatever `reset` says: a driver's topics are empty when it begins."""
         if pattern is not None:
             self._home.mkdir(exist_ok=True)
             reader = self._spark.readStream.schema(SCHEMA).option("recursiveFileLookup", True)

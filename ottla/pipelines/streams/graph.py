@@ -45,6 +45,8 @@ class Source:
     timestamp: TimestampExtractor = field(default_factory=TimestampExtractor)
     pattern: str | None = None
     history_ms: int | None = None
+    reset: str | None = None
+    """Where it is read from first: `earliest` or `latest`; None for what the start says."""
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -86,8 +86,13 @@ CHILD = "child"
 class Topics(Protocol):
     """Where topics are: a cluster, or a test driver's directory."""
 
-    def read_stream(self, topics: Sequence[str], columns: Sequence[str], *, pattern: str | None = None) -> DataFrame:
-        """Records of topics as they come, with Kafka's columns; with a pattern, of all whose names match it."""
+    def read_stream(
+        self, topics: Sequence[str], columns: Sequence[str], *, pattern: str | None = None, reset: str | None = None
+    ) -> DataFrame:
+        """Records of topics as they come, with Kafka's columns; with a pattern, of all whose names match it.
+
+        `reset` is where a first start begins, if not where the start says.
+        """
 
     def read_all(self, topic: str) -> DataFrame:
         """All records that a topic has when a batch begins."""
@@ -178,7 +183,7 @@ class Compiler:
             key, value, timestamp = F.col("key"), F.col("value"), F.unix_millis("timestamp")
         else:
             shape = self.shapes[origin.name]
-            records = self.topics.read_stream([own_topic(self.topology, origin)], columns)
+            records = self.topics.read_stream([own_topic(self.topology, origin)], columns, reset="earliest")
             key = untext(F.col("key").cast("string"), "key", shape.key)
             body = StructType().add("value", shape.value).add("timestamp", LongType())
             if isinstance(origin.work, Custom):
@@ -202,7 +207,7 @@ class Compiler:
             columns = tuple(dict.fromkeys((*columns, *checks.PLACES)))
             if self.handling.dead_letter_topic is not None:
                 columns = tuple(dict.fromkeys((*columns, "headers")))
-        records = self.topics.read_stream(work.topics, columns, pattern=work.pattern)
+        records = self.topics.read_stream(work.topics, columns, pattern=work.pattern, reset=work.reset)
         good, dead = checks.decoded(records, work.key, work.value, self.handling, self._counter(node, DESERIALIZATION))
         if dead is not None:
             self._dead_letters.append(dead)

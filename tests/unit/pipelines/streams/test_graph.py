@@ -202,3 +202,12 @@ def test_mistakes_are_told_where_they_are_made() -> None:
 )
 def test_a_record_belongs_to_each_hopping_window_that_covers_its_time(timestamp: int, starts: list[int]) -> None:
     assert TimeWindows.of_size(10).advance_by(5).starts(timestamp) == starts
+
+
+def test_a_stream_may_say_where_a_first_start_reads_it_from() -> None:
+    builder = StreamsBuilder()
+    builder.stream("lines", reset="latest").to("copy")
+    (query,) = plan(builder.build("copy"))
+    assert [one.reset for one in query.sources] == ["latest"]
+    with pytest.raises(PipelineError, match="reset is earliest or latest, not 'newest'"):
+        builder.stream("lines", reset="newest")
