@@ -202,7 +202,8 @@ class _Api:
 
     def _status(self, name: str) -> dict[str, Any]:
         found = self._supervisor.status(name)
-        state: dict[str, Any] = {"state": found.state, "worker_id": self._worker_id}
+        # The version is that of the connector (KIP-891), and so it is Ottla's.
+        state: dict[str, Any] = {"state": found.state, "worker_id": self._worker_id, "version": __version__}
         if found.trace is not None:
             state["trace"] = found.trace
         tasks = [] if found.state == "STOPPED" else [{"id": 0, **state}]

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ottla import __version__
 from ottla.cli.pipeline import command
 from ottla.pipelines.connect import Pipeline
 from ottla.pipelines.connect import supervisor as supervising
@@ -120,10 +121,9 @@ def test_a_connector_is_created_looked_at_paused_changed_and_removed(base: Path)
         assert ask("GET", "/connectors/orders/topics") == (200, {"orders": {"topics": ["orders", "copy"]}})
         status, found = ask("GET", "/connectors/orders/status")
         worker = found["connector"]["worker_id"]
-        task = {"id": 0, "state": "RUNNING", "worker_id": worker}
-        running = {
-            "name": "orders", "connector": {"state": "RUNNING", "worker_id": worker}, "tasks": [task], "type": "sink",
-        }  # fmt: skip
+        state = {"state": "RUNNING", "worker_id": worker, "version": __version__}
+        task = {"id": 0, **state}
+        running = {"name": "orders", "connector": state, "tasks": [task], "type": "sink"}
         assert (status, found) == (200, running)
         assert ask("GET", "/connectors?expand=status&expand=info&expand=other") == (
             200, {"orders": {"status": running, "info": info}},
