@@ -360,8 +360,8 @@ def test_the_dead_letter_of_a_line_has_the_fields_that_were_read(
 def test_a_database_without_its_driver_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     database = {
         "type": "jdbc",
-        "url": "jdbc:postgresql://nowhere/shop",
-        "driver": "org.postgresql.Driver",
+        "url": "jdbc:mysql://nowhere/shop",
+        "driver": "com.mysql.cj.jdbc.Driver",  # no test of the session adds this one
         "table": "t",
     }
     file = {"type": "json", "path": str(tmp_path)}
@@ -372,8 +372,8 @@ def test_a_database_without_its_driver_is_one_line(spark: SparkSession, tmp_path
         with pytest.raises(MissingDependency) as caught:
             once(pipeline, spark, tmp_path)
         assert str(caught.value) == (
-            "Spark has no driver org.postgresql.Driver: "
-            '`spark: {spark.jars.packages: "org.postgresql:postgresql:VERSION"}` in the file fetches it'
+            "Spark has no driver com.mysql.cj.jdbc.Driver: "
+            '`spark: {spark.jars.packages: "com.mysql:mysql-connector-j:VERSION"}` in the file fetches it'
         )
 
 
