@@ -32,6 +32,7 @@ from ottla.pipelines.streams import (
 from ottla.pipelines.streams.compiler.columns import decode, encode
 from ottla.pipelines.streams.compiler.state_format import AGGREGATES, StateFormat
 from ottla.pipelines.streams.planning import has_state, plan
+from ottla.pipelines.streams.reset import plan_reset
 from ottla.pipelines.streams.serdes import Serde
 from ottla.pipelines.streams.stores import other_scales, rescale, rescale_topology
 from ottla.testing import Cluster
@@ -354,6 +355,9 @@ def test_the_driver_and_a_cluster_give_the_same_and_a_restart_goes_on(
     assert steps <= names, "what was added in front has renamed a step"
     ten = shop(grown=True, factor=10)
     with pytest.raises(PipelineError, match=r"the state of total cannot be gone on with: its reducer was lambda"):
+        ten.start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
+    plan_reset("shop", checkpoint, ["lengths-repartition", "total"]).begin()
+    with pytest.raises(PipelineError, match="a reset of lengths-repartition, total was interrupted"):
         ten.start(spark, bootstrap, checkpoint=checkpoint, available_now=True)
     words = ["streams-application-reset", "--application-id", "shop", "--bootstrap-server", bootstrap]
     done = CliRunner().invoke(main, [*words, "--checkpoint", checkpoint, "--steps", "lengths-repartition,total"])
