@@ -833,7 +833,9 @@ def _session() -> SparkSession:
 def _of_spark(error: Exception) -> str | None:
     """What an error of Spark or of pipelines says in one line; None for an error of another kind."""
     if isinstance(error, PipelineError):
-        return str(error)
+        from ottla.pipelines.sql.analysis import plain
+
+        return plain(str(error))
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
         from ottla.pipelines.sql.analysis import told
 
