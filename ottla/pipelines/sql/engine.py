@@ -120,7 +120,8 @@ class Engine:
         return self._interrupted.is_set()
 
     def interrupt(self) -> None:
-        """Ends the SELECT, PRINT or INSERT that runs; once more raises KeyboardInterrupt. For a signal's handler.
+        """Ends the SELECT, PRINT or INSERT ... VALUES that runs; once more raises KeyboardInterrupt. For a signal's
+        handler.
 
         Spark's jobs are cancelled from a thread of its own: this one may be waiting for an answer of Java, and its
         connection is not free for another question.
