@@ -110,11 +110,8 @@ def command(
         if file is None and not execute and sys.stdin.isatty():
             Prompt(engine, screen).run()
             return
-        text, name = _script(file, execute)
-        for answer in engine.script(text, name):
-            screen.show(answer)
-        if engine.running:
-            _wait(engine)
+        code = _run(engine, screen, *_script(file, execute))
+    sys.exit(code)
 
 
 def _script(file: str | None, execute: tuple[str, ...]) -> tuple[str, str]:
@@ -160,26 +157,48 @@ def _stderr_to(path: Path) -> Iterator[None]:
         os.close(own)
 
 
-class _Stopped(Exception):
-    """SIGTERM."""
+class _Asked:
+    """Whether SIGINT or SIGTERM has asked a script to end; a second one does not wait for the statement that runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.number: int | None = None
+        self._engine = engine
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def _note(self, number: int, frame: object) -> None:
+        if self.number is not None:
+            raise KeyboardInterrupt
+        self.number = number
+        self._engine.interrupt()
+
+    def close(self) -> None:
+        """Gives the signals back."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
 
-def _wait(engine: Engine) -> None:
-    """Until somebody stops the queries, or one fails."""
-    click.echo(f"{', '.join(engine.running)}: until Ctrl-C", err=True)
+def _run(engine: Engine, screen: Screen, text: str, name: str) -> int:
+    """Runs a script, and its queries until somebody asks for the end; the exit code."""
+    from ottla.pipelines.errors import PipelineError
 
-    def stop(number: int, frame: object) -> None:
-        raise _Stopped
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        while True:
-            engine.raise_failures()
-            time.sleep(LOOK_S)
-    except (KeyboardInterrupt, _Stopped):
-        click.echo("the queries are stopped; RESUME ALL goes on where they were", err=True)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with closing(_Asked(engine)) as asked:
+        try:
+            for answer in engine.script(text, name):
+                screen.show(answer)
+                if asked.number is not None:
+                    break
+        except (KeyboardInterrupt, PipelineError):
+            if asked.number is None:
+                raise
+        if engine.running:
+            if asked.number is None:
+                click.echo(f"{', '.join(engine.running)}: until Ctrl-C", err=True)
+            while asked.number is None:
+                engine.raise_failures()
+                time.sleep(LOOK_S)
+            click.echo("the queries are stopped; RESUME ALL goes on where they were", err=True)
+            return 0
+        return 0 if asked.number is None else 128 + asked.number
 
 
 class Prompt:

@@ -163,7 +163,8 @@ def test_a_catalog_is_of_one_cluster(cluster: Cluster, tmp_path: Path) -> None:
 class Terminal:
     """`ottla sql` as somebody at a terminal has it."""
 
-    def __init__(self, cluster: Cluster, home: Path) -> None:
+    def __init__(self, cluster: Cluster, home: Path, timeout_s: int = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self._own, other = pty.openpty()
         words = [sys.executable, "-m", "ottla.cli.main", "sql", "--bootstrap-server", cluster.bootstrap_servers]
         self.process = subprocess.Popen(
@@ -175,13 +176,18 @@ class Terminal:
 
     def wait_for(self, text: str) -> str:
         """What came up to and with a text."""
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + self._timeout_s
         while text not in self.seen:
             assert time.monotonic() < deadline, f"{text!r} did not come: {self.seen!r}"
             if select.select([self._own], [], [], 0.1)[0]:
                 self.seen += os.read(self._own, 65536).decode().replace("\r\n", "\n")
         before, _, self.seen = self.seen.partition(text)
         return before + text
+
+    def wait_for_silence(self, seconds: float) -> None:
+        """Until nothing has come for so long."""
+        while select.select([self._own], [], [], seconds)[0]:
+            self.seen += os.read(self._own, 65536).decode().replace("\r\n", "\n")
 
     def type(self, text: str) -> None:
         os.write(self._own, text.encode())

@@ -25,7 +25,10 @@ _RAISED = re.compile(r"(?:Caused by: |: )?(?P<name>(?:[\w$]+\.)*[\w$]*[A-Z][\w$]
 _SENT = re.compile(r".*/ottla-functions-\w+\.zip/(?:ottla_pipeline_)?(.+?)(?:_[0-9a-f]{12})?\.py")
 """A file that `functions` has sent to the workers, and the name that it had."""
 _TASK = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): ")
-_WRAPPER = re.compile(r"\[(TASK_WRITE_FAILED|FAILED_EXECUTE_UDF|STREAM_FAILED)[.\w]*\]|Writing job aborted|Job aborted")
+_WRAPPER = re.compile(
+    r"\[(TASK_WRITE_FAILED|FAILED_EXECUTE_UDF|STREAM_FAILED)[.\w]*\]|Writing job aborted|Job aborted"
+    r"|Exception thrown in awaitResult"
+)
 """Java errors that only say that there is a cause."""
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+$")
 _STACK = re.compile(r"\s+at |\s+\.\.\. \d+ more|Driver stacktrace:")

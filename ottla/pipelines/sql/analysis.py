@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 STRICT = {"spark.sql.groupByAliases": "false", "spark.sql.lateralColumnAlias.enableImplicitResolution": "false",
           "spark.sql.groupByOrdinal": "false"}  # fmt: skip
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
+_RAISED = "[USER_RAISED_EXCEPTION] "
+_SETTING = re.compile(r"\. To go on without such records, set .*", re.DOTALL)
 _PLACE = re.compile(r"(?:; line \d+,? pos \d+;?|\(line \d+, pos \d+\)).*", re.DOTALL)
 """Where Spark saw it in the text that it was given, which is not the user's."""
 
@@ -46,7 +48,12 @@ def one_line() -> Iterator[None]:
 
 def told(error: BaseException) -> str:
     """What Spark says, in one line."""
-    return _SQLSTATE.sub("", _PLACE.sub("", reason(str(error)))).strip()
+    return plain(_SQLSTATE.sub("", _PLACE.sub("", reason(str(error)))))
+
+
+def plain(said: str) -> str:
+    """What an error says, without the settings of topologies that SQL does not have."""
+    return _SETTING.sub("", said.removeprefix(_RAISED)).strip()
 
 
 def types(spark: SparkSession, plan: Plan) -> list[str]:

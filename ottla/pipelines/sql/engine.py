@@ -120,7 +120,8 @@ class Engine:
         return self._interrupted.is_set()
 
     def interrupt(self) -> None:
-        """Ends the SELECT, PRINT or INSERT that runs; once more raises KeyboardInterrupt. For a signal's handler.
+        """Ends the SELECT, PRINT or INSERT ... VALUES that runs; once more raises KeyboardInterrupt. For a signal's
+        handler.
 
         Spark's jobs are cancelled from a thread of its own: this one may be waiting for an answer of Java, and its
         connection is not free for another question.
@@ -833,7 +834,9 @@ def _session() -> SparkSession:
 def _of_spark(error: Exception) -> str | None:
     """What an error of Spark or of pipelines says in one line; None for an error of another kind."""
     if isinstance(error, PipelineError):
-        return str(error)
+        from ottla.pipelines.sql.analysis import plain
+
+        return plain(str(error))
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
         from ottla.pipelines.sql.analysis import told
 

@@ -30,6 +30,7 @@ KEYWORDS = frozenset({
 })  # fmt: skip
 UNIT_FUNCTIONS = ("EXTRACT", "TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF")
 """Functions whose first argument may be a unit of time, a bare word."""
+GENERATORS = ("EXPLODE", "EXPLODE_OUTER", "POSEXPLODE", "POSEXPLODE_OUTER", "INLINE", "INLINE_OUTER", "STACK")
 ROWTIME, WINDOWSTART, WINDOWEND, ROWKEY = "ROWTIME", "WINDOWSTART", "WINDOWEND", "ROWKEY"
 
 
@@ -85,7 +86,7 @@ class Scope:
 
     def resolve(self, expr: Expr) -> list[Piece]:
         """An expression with its columns replaced."""
-        refuse_subqueries(expr.tokens)
+        refuse_unsupported(expr.tokens)
         hidden = _hidden(expr.tokens)
         pieces: list[Piece] = []
         at = 0
@@ -143,12 +144,18 @@ def _unknown(name: str, *sides: Side) -> str:
     return f"{' and '.join(side.alias for side in sides)} has no column {name}: {hint}"
 
 
-def refuse_subqueries(tokens: Sequence[Token]) -> None:
-    """A continuous query has neither SELECTs within expressions nor SQL's window functions."""
+def refuse_unsupported(tokens: Sequence[Token]) -> None:
+    """A continuous query has no SELECTs within expressions, no generators and none of SQL's window functions."""
     for index, token in enumerate(tokens):
         if token.is_word("SELECT") and index and tokens[index - 1].is_symbol("("):
             raise SyntaxProblem(
                 "a SELECT within an expression is not supported in a continuous query: JOIN its stream or table",
+                token.line, token.column,
+            )  # fmt: skip
+        if token.is_word(*GENERATORS) and index + 1 < len(tokens) and tokens[index + 1].is_symbol("("):
+            raise SyntaxProblem(
+                f"{token.text.upper()} is not supported in a continuous query: flat_map_values of a topology makes "
+                "several records of one",
                 token.line, token.column,
             )  # fmt: skip
         if token.is_word("OVER") and index + 1 < len(tokens) and tokens[index + 1].is_symbol("("):

@@ -19,6 +19,8 @@ CAUSES = {
     '"CONSTRAINT_4F: "; SQL statement: INSERT INTO o ("ID", "NAME") SELECT "id", "name" FROM o_ottla [23513-232]',
     "function-of-a-dataframe": "ValueError: no such country: x (/home/ann/etl/orders.py:32)",
     "reader-of-a-topic": "There is no topic nosuch",
+    "rows-read-one-by-one": "[USER_RAISED_EXCEPTION] Deserialization failed: topic sql.w.session, partition 0, offset "
+    "2: the value cannot be deserialised",
     "sql-error": "[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL "
     'instead. If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error.',
     "staging-table-is-missing": "SQLiteException: [SQLITE_ERROR] SQL error or missing database "

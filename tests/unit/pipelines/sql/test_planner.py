@@ -253,6 +253,7 @@ def test_a_join_can_be_grouped() -> None:
         ("SELECT customer, count(*) AS n FROM hourly GROUP BY customer", "hourly is windowed, and is not grouped"),
         ("SELECT city FROM customers PARTITION BY city", "PARTITION BY is for streams"),
         ("SELECT (SELECT 1) AS x FROM orders", "a SELECT within an expression is not supported"),
+        ("SELECT explode(array(id)) AS x FROM orders", "column 8: EXPLODE is not supported in a continuous query"),
         ("SELECT sum(id) OVER (ORDER BY id) AS x FROM orders", "is of groups"),
         ("SELECT rank() OVER (ORDER BY id) AS x FROM orders", "OVER (...) is not supported in a continuous query"),
         ("SELECT * FROM orders o JOIN payments p ON o.id = p.id", "two streams join within a time"),
