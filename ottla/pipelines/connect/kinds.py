@@ -152,6 +152,9 @@ SOURCES: dict[str, Kind] = {
             "token": Option(Type.TEXT, "What `Authorization: Bearer` has to say; best written as `${env:NAME}`."),
             "spool": Option(Type.TEXT, "The directory that keeps records until they are through."),
             "max-bytes": Option(Type.NUMBER, "The largest body.", default=1 << 20),
+            "idempotency-keys": Option(
+                Type.NUMBER, "How many values of the header Idempotency-Key are remembered.", default=100_000
+            ),
         },
     ),
 }

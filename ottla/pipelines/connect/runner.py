@@ -162,7 +162,7 @@ class _Runner:
         options = self._pipeline.source.options
         self._spool = Path(options.get("spool") or self._home.spool)
         return HttpIn(
-            options["listen"], options["path"], Spool(self._spool),
+            options["listen"], options["path"], Spool(self._spool, keys_max=options["idempotency-keys"]),
             token=options.get("token"), bytes_max=options["max-bytes"],
         )  # fmt: skip
 
