@@ -39,10 +39,15 @@ def programs() -> Path:
 
 
 @contextmanager
-def running(settings: Mapping[str, str] | None = None, *, access: Sequence[str] = ()) -> Iterator[str]:
+def running(
+    settings: Mapping[str, str] | None = None,
+    *,
+    access: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> Iterator[str]:
     """The address of a new database, `jdbc:postgresql://...`; `USER` needs no password there.
 
-    `access` are lines of pg_hba.conf that go before those that let everybody in.
+    `access` are lines of pg_hba.conf that go before those that let everybody in; `files` are put beside it.
     """
     there = programs()
     owner = pwd.getpwnam("nobody") if os.geteuid() == 0 else None  # PostgreSQL does not run as root
@@ -75,6 +80,12 @@ def running(settings: Mapping[str, str] | None = None, *, access: Sequence[str] 
             port = probe.getsockname()[1]
         hba = home / "data" / "pg_hba.conf"
         hba.write_text("".join(f"{line}\n" for line in access) + hba.read_text())
+        for name, content in (files or {}).items():
+            path = home / "data" / name
+            path.touch(0o600)
+            path.write_bytes(content)
+            if owner is not None:
+                os.chown(path, owner.pw_uid, owner.pw_gid)
         all_settings = {
             "listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": "", "fsync": "off",
             "max_connections": "20", "shared_buffers": "16MB", **(settings or {}),

@@ -23,6 +23,8 @@ class Batch:
     """Records that are in the source and not yet through; None where the source cannot tell."""
     took_ms: int
     bad: int | None = None
+    slot_lag_bytes: int | None = None
+    """How much of a database's log its replication slot holds back; None without one."""
 
     @property
     def line(self) -> str:
@@ -33,6 +35,8 @@ class Batch:
         parts += [f"in {self.in_per_s:,.0f}/s", f"out {self.out_per_s:,.0f}/s"]
         if self.lag is not None:
             parts.append(f"lag {self.lag:,}")
+        if self.slot_lag_bytes is not None:
+            parts.append(f"slot lag {self.slot_lag_bytes / 1e6:,.1f} MB")
         return " | ".join([*parts, f"{self.took_ms:,} ms"])
 
 

@@ -1,9 +1,9 @@
 """What an ETL pipeline left behind, and how it is taken back to its beginning or deleted.
 
-A reset removes the checkpoints, what exactly-once sinks remember of the batches they have written, and how far a table
-that grows was read. What was written stays. Promises: not while the pipeline runs, nor while it is started; what a
-source `http` has taken and no query has read stays through a reset, because it was answered for. No Spark. Called by
-`ottla pipeline reset` and `ottla pipeline delete`.
+A reset removes the checkpoints, what exactly-once sinks remember of the batches they have written, how far a table
+that grows was read, and the replication slot of a database that is captured. What was written stays. Promises: not
+while the pipeline runs, nor while it is started; what a source `http` has taken and no query has read stays through a
+reset, because it was answered for. No Spark. Called by `ottla pipeline reset` and `ottla pipeline delete`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.pipelines.connect.change_spool import read_slot
+from ottla.pipelines.connect.kinds import CDC
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink.memory import sink_name
 
 if TYPE_CHECKING:
+    from ottla.pipelines.connect.change_spool import Slot
     from ottla.pipelines.connect.spec import Part, Pipeline
     from ottla.pipelines.connect.state import Home
 
@@ -45,11 +48,19 @@ class Belongings:
     """The spool of a table that grows, which is read again."""
     notes: tuple[str, ...]
     """What stays, and why."""
+    slot: Slot | None = None
+    """The replication slot of a source `postgresql-cdc`, with the publication that was made for it."""
+    pipeline: Pipeline | None = None
 
     def reset(self) -> None:
         """Takes the pipeline back to its beginning: what its sinks remember first, while the checkpoint says it."""
         with self.home.running():
             self._forget_batches()
+            if self.slot is not None and self.pipeline is not None:
+                from ottla.pipelines.connect import capture
+
+                # Before the spool, which says that the slot is the pipeline's.
+                capture.drop(self.pipeline, self.slot)
             for path in (*self.checkpoints, *([] if self.position is None else [self.position])):
                 if path.exists():
                     shutil.rmtree(path)
@@ -93,8 +104,9 @@ def belongings(home: Home) -> Belongings:
         if (settings := _client(pipeline, name)) is not None
     )
     spool = Path(pipeline.source.options.get("spool") or home.spool)
-    position = spool if pipeline.source.is_growing and spool.exists() else None
-    return Belongings(home, tuple(found.values()), memories, position, tuple(_notes(pipeline, spool)))
+    position = spool if (pipeline.source.is_growing or pipeline.source.kind == CDC) and spool.exists() else None
+    slot = read_slot(spool) if pipeline.source.kind == CDC else None
+    return Belongings(home, tuple(found.values()), memories, position, tuple(_notes(pipeline, spool)), slot, pipeline)
 
 
 def _client(pipeline: Pipeline, query: str) -> dict[str, str] | None:

@@ -13,21 +13,25 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.pipelines.connect.contact import require_brokers
 from ottla.pipelines.connect.http_in import HttpIn, Spool
+from ottla.pipelines.connect.kinds import CDC
 from ottla.pipelines.connect.progress import Batch, batch_of
 from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.spec import AVAILABLE_NOW, Pipeline, interval_s
 from ottla.pipelines.connect.state import Home, State, born
+from ottla.pipelines.durable import sync_checkpoint
 from ottla.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from ottla.pipelines.connect.capture import Capture
     from ottla.pipelines.connect.growing import GrowingTable
     from ottla.pipelines.connect.sinks import Outcome
 
@@ -152,6 +156,10 @@ class _Runner:
         self._is_asked_to_stop = is_asked_to_stop
         self._spool: Path | None = None
         self._table: GrowingTable | None = None
+        self._capture: Capture | None = None
+        self._offsets: dict[str, tuple[str, int]] = {}
+        """Of each query: the last progress that was looked at, and the record that it ended before."""
+        self._checkpoints: dict[str, str] = {}
         self._poll_at = 0.0
         """When a growing table is looked at next, by the clock that never goes back."""
         self._told_until = ""
@@ -167,13 +175,25 @@ class _Runner:
         )  # fmt: skip
 
     def run(self, trigger: str | None) -> None:
+        try:
+            self._run(trigger)
+        finally:
+            if self._capture is not None:
+                self._capture.close()
+
+    def _run(self, trigger: str | None) -> None:
         from ottla.pipelines.connect import growing, sinks, sources, transforms
 
+        capture = self._capture = self._captured()
         if self._pipeline.source.is_growing:
             self._spool = Path(self._pipeline.source.options.get("spool") or self._home.spool)
             self._table = growing.GrowingTable(self._spark, self._pipeline, self._spool)
         spool = None if self._spool is None else str(self._spool)
-        df = transforms.apply(sources.read(self._spark, self._pipeline, spool), self._pipeline)
+        if capture is None:
+            df = sources.read(self._spark, self._pipeline, spool)
+        else:
+            df = sources.read(self._spark, self._pipeline, spool, capture.tables, capture.excluded)
+        df = transforms.apply(df, self._pipeline)
         found = sinks.outcomes(df, self._pipeline)
         self._say("running")
         if self._pipeline.is_bounded:
@@ -183,17 +203,47 @@ class _Runner:
         if self._table is not None and trigger == AVAILABLE_NOW:
             self._table.poll()  # what there is by now; the query ends with it
             self._table = None
+        if capture is not None and not self._begin(capture, trigger):
+            self._say("stopped")
+            return
         pace_s = growing.POLL_S if trigger in (None, AVAILABLE_NOW) else interval_s(trigger)
         queries: list[StreamingQuery] = []
         try:
             for outcome in found:
                 name = f"{self._pipeline.name}-{outcome.name}"
-                queries.append(outcome.start(name, f"{checkpoint}/{outcome.name}", trigger))
+                self._checkpoints[name] = f"{checkpoint}/{outcome.name}"
+                queries.append(outcome.start(name, self._checkpoints[name], trigger))
             self._watch(queries, pace_s)
+            if capture is not None and self._state.status == "done":
+                capture.finish()
         finally:
             for query in queries:
                 if query.isActive:
                     query.stop()
+
+    def _captured(self) -> Capture | None:
+        """The database of a source `postgresql-cdc`, looked at."""
+        if self._pipeline.source.kind != CDC:
+            return None
+        from ottla.pipelines.connect.capture import Capture
+
+        self._spool = Path(self._pipeline.source.options.get("spool") or self._home.spool)
+        capture = Capture(self._pipeline, self._spool, self._is_asked_to_stop)
+        capture.open()
+        return capture
+
+    def _begin(self, capture: Capture, trigger: str | None) -> bool:
+        """Read what there is by now, or begin to read; False when somebody asked to stop meanwhile."""
+        from ottla.pipelines.postgresql.connection import Interrupted
+
+        if trigger != AVAILABLE_NOW:
+            capture.start()
+            return True
+        try:
+            capture.catch_up()
+        except Interrupted:
+            return False
+        return True
 
     def _write(self, found: list[Outcome]) -> None:
         """A source that ends: everything at once."""
@@ -207,6 +257,8 @@ class _Runner:
             self._report(queries)
             self._raise_failure(queries)
             self._poll(pace_s)
+            self._confirm(queries)
+            self._raise_capture()
             if self._is_asked_to_stop():
                 self._say("stopping")
                 deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -214,12 +266,48 @@ class _Runner:
                     stop_after_batch(query, deadline)
                 self._report(queries)
                 self._raise_failure(queries)
+                self._confirm(queries)
                 self._say("stopped")
                 return
             time.sleep(LOOK_S)
         self._report(queries)
         self._raise_failure(queries)
+        self._confirm(queries)
         self._say("done")
+
+    def _confirm(self, queries: list[StreamingQuery]) -> None:
+        """Let the capture know what every checkpoint has for good.
+
+        Spark reports a micro-batch after it has committed it, and leaves it to the system when the disk has that.
+        """
+        if self._capture is None:
+            return
+        from ottla.pipelines.connect.change_source import offset_in
+
+        for query in queries:
+            last = query.lastProgress
+            if last is None or self._offsets.get(query.name, ("", 0))[0] == last["timestamp"]:
+                continue
+            sources = json.loads(last.json)["sources"]
+            end = sources[0].get("endOffset") if sources else None
+            offset = offset_in(json.loads(end) if isinstance(end, str) else end)
+            if offset is None:
+                continue
+            if offset != self._offsets.get(query.name, ("", -1))[1]:
+                sync_checkpoint(self._checkpoints[query.name])
+            self._offsets[query.name] = last["timestamp"], offset
+        if len(self._offsets) == len(queries):
+            self._capture.confirm(min(offset for _, offset in self._offsets.values()))
+
+    def _raise_capture(self) -> None:
+        """A capture that has ended ends the pipeline; what was read under a schema is first written under it."""
+        from ottla.pipelines.connect.changes import SchemaChanged
+
+        capture = self._capture
+        if capture is None or capture.failure is None:
+            return
+        if not isinstance(capture.failure, SchemaChanged) or not capture.has_pending:
+            raise PipelineFailed(str(capture.failure)) from capture.failure
 
     def _poll(self, pace_s: float) -> None:
         """Look at a growing table when it is time; looks that were missed are not made up for."""
@@ -243,7 +331,9 @@ class _Runner:
             if progress["timestamp"] <= self._told_until:
                 continue
             batch = batch_of(json.loads(progress.json))
-            self._state.lag = batch.lag
+            if self._capture is not None:
+                batch = replace(batch, slot_lag_bytes=self._capture.slot_lag_bytes)
+            self._state.lag, self._state.slot_lag_bytes = batch.lag, batch.slot_lag_bytes
             if batch.records:
                 self._state.batch = batch.id
                 self._state.records += batch.records

@@ -47,6 +47,8 @@ class State:
     in_per_s: float = 0.0
     out_per_s: float = 0.0
     lag: int | None = None
+    slot_lag_bytes: int | None = None
+    """How much of a database's log its replication slot holds back; None without one."""
     batch_ms: int = 0
     updated_s: float = 0.0
     error: str | None = None

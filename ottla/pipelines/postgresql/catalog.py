@@ -7,7 +7,7 @@ anything. Called by `ottla.pipelines.connect.capture`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.pipelines.postgresql.connection import Connection
 from ottla.pipelines.postgresql.types import PgType, SparkType, Types
@@ -20,7 +20,7 @@ WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p
   AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
 ORDER BY 2, 3"""
 _COLUMNS = """\
-SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod, a.attndims, a.attnum
+SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod, a.attndims, a.attstorage IN ('x', 'e'), a.attnum
 FROM pg_catalog.pg_attribute a
 WHERE a.attrelid IN ({oids}) AND a.attnum > 0 AND NOT a.attisdropped {plain}
 ORDER BY 1, a.attnum"""
@@ -42,6 +42,8 @@ class Column:
     type_modifier: int
     type: SparkType
     type_name: str
+    may_be_toasted: bool = field(default=False, compare=False)
+    """Whether large values are kept outside of the row, where an update may leave them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,12 @@ def tables(connection: Connection, chosen: Sequence[TableName], known: Types) ->
     oids = ", ".join(str(one.oid) for one in chosen)
     plain = "AND a.attgenerated = ''" if server_version(connection) >= 120000 else ""
     columns: dict[int, list[Column]] = {one.oid: [] for one in chosen}
-    for table, name, type_, modifier, dimensions, _ in connection.rows(_COLUMNS.format(oids=oids, plain=plain)):
+    for table, name, type_, modifier, dimensions, toasted, _ in connection.rows(
+        _COLUMNS.format(oids=oids, plain=plain)
+    ):
         oid, of_type = _number(type_), _number(modifier)
         spark = known.spark(oid, of_type, _number(dimensions))
-        columns[_number(table)].append(Column(_text(name), oid, of_type, spark, known.name(oid)))
+        columns[_number(table)].append(Column(_text(name), oid, of_type, spark, known.name(oid), toasted == "t"))
     keys: dict[int, list[str]] = {one.oid: [] for one in chosen}
     for table, name in connection.rows(_KEYS.format(oids=oids)):
         keys[_number(table)].append(_text(name))
