@@ -310,6 +310,7 @@ def test_rows_are_kept_equal_in_another_database(
         database.run(f"DROP DATABASE {copy.address.database} WITH (FORCE)")
 
 
+@soak
 def test_a_query_and_dead_letters_have_all_changes_before_postgresql_forgets_them(
     spark: SparkSession, cluster: Cluster, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
