@@ -41,8 +41,11 @@ def _confirmed(home: Home, what: str, *, yes: bool) -> Belongings:
         click.echo(f"  the checkpoint {path}")
     for memory in found.memories:
         click.echo(f"  the group {memory.group} on {memory.settings['bootstrap.servers']}: what the sink has written")
+    if found.slot is not None:
+        publication = f", and the publication {found.slot.publication}" if found.slot.publication else ""
+        click.echo(f"  the replication slot {found.slot.name} of the database{publication}")
     for position in found.positions:
-        click.echo(f"  {position}: how far the table was read, and what no query has read of it")
+        click.echo(f"  {position}: how far it was read, and what no query has read of it")
     if what == "delete":
         click.echo(f"  {home.path}: all that is known of its runs")
     elif not (found.checkpoints or found.memories or found.positions):

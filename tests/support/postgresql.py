@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,16 @@ def programs() -> Path:
 
 
 @contextmanager
-def running() -> Iterator[str]:
-    """The address of a new database, `jdbc:postgresql://...`; `USER` needs no password there."""
+def running(
+    settings: Mapping[str, str] | None = None,
+    *,
+    access: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> Iterator[str]:
+    """The address of a new database, `jdbc:postgresql://...`; `USER` needs no password there.
+
+    `access` are lines of pg_hba.conf that go before those that let everybody in; `files` are put beside it.
+    """
     there = programs()
     owner = pwd.getpwnam("nobody") if os.geteuid() == 0 else None  # PostgreSQL does not run as root
     home = Path(tempfile.mkdtemp(prefix="ottla-postgresql-"))
@@ -69,11 +78,19 @@ def running() -> Iterator[str]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        settings = {
+        hba = home / "data" / "pg_hba.conf"
+        hba.write_text("".join(f"{line}\n" for line in access) + hba.read_text())
+        for name, content in (files or {}).items():
+            path = home / "data" / name
+            path.touch(0o600)
+            path.write_bytes(content)
+            if owner is not None:
+                os.chown(path, owner.pw_uid, owner.pw_gid)
+        all_settings = {
             "listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": "", "fsync": "off",
-            "max_connections": "20", "shared_buffers": "16MB",
+            "max_connections": "20", "shared_buffers": "16MB", **(settings or {}),
         }  # fmt: skip
-        options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
+        options = [option for name, value in all_settings.items() for option in ("-c", f"{name}={value}")]
         with open(home / "log", "wb") as log:
             server = subprocess.Popen(
                 [str(there / "postgres"), "-D", str(home / "data"), *options],
@@ -87,7 +104,7 @@ def running() -> Iterator[str]:
             assert server.poll() is None, (home / "log").read_text()[-2000:]
             yield f"jdbc:postgresql://127.0.0.1:{port}/postgres"
         finally:
-            server.terminate()
+            server.send_signal(signal.SIGINT)  # ends connections too, for which SIGTERM would wait
             server.wait(START_S)
     finally:
         shutil.rmtree(home, ignore_errors=True)

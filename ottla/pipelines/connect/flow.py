@@ -8,7 +8,7 @@ as that of the first. Rows that a query groups, or reads from another query, are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,14 +46,13 @@ class Bad:
 class Flow:
     """Records by name, and the bad ones among them."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, spools: Mapping[str, str]) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, read: Callable[[str], DataFrame]) -> None:
+        """`read` gives the records of a stream by its name."""
         self._spark = spark
         self._pipeline = pipeline
         self._named: set[str] = set()
         self._tables = {name: self._table(name) for name in pipeline.sources if pipeline.is_table(name)}
-        self._frames = {
-            name: sources.read(spark, pipeline.of_source(name), spools.get(name)) for name in pipeline.streams
-        }
+        self._frames = {name: read(name) for name in pipeline.streams}
         self._made_of: dict[str, tuple[str, ...]] = {name: (name,) for name in self._frames}
         """The sources of the records, of which the first has the records that rows go on as."""
         self._bad: list[Bad] = []

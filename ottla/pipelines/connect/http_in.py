@@ -2,8 +2,12 @@
 
 Promises: an answer 200 means that the records of the body are in a file that has been synced and renamed into the
 spool, all of one body in one file, so that a record that was answered for is neither lost by a crash nor split. A body
-that was not answered may be there too: who sends it again may have it twice. One file holds what arrived while the
-one before it was synced, so the disk is synced as often as it can be and no more.
+that was not answered may be there too: who sends it again may have it twice, unless both times have the same
+`Idempotency-Key`. One file holds what arrived while the one before it was synced, so the disk is synced as often as it
+can be and no more.
+
+A file with keys is on the disk before its keys are noted (`idempotency`), and published after that: a run that is cut
+short between the two leaves the last step to the next start.
 
 Bodies: `application/json` is one record, or an array of them; anything else is text of one record a line. Called by
 `runner`, which has Spark read the spool as files of text and remove each when its micro-batch is through.
@@ -25,6 +29,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 
+from ottla.pipelines.connect.idempotency import KEY, KeyJournal, Taken, digest_of
 from ottla.pipelines.durable import sync
 from ottla.pipelines.errors import PipelineError
 
@@ -33,6 +38,8 @@ log = logging.getLogger(__name__)
 READ_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
 _SPACE = " \t\r\n"
+KEYS_MAX = 100_000
+"""How many idempotency keys are remembered."""
 PENDING_BYTES_MAX = 64 << 20
 """What may wait for the disk before senders are told to come back later."""
 
@@ -43,6 +50,8 @@ class _Body:
     size: int
     settled: threading.Event = field(default_factory=threading.Event)
     error: OSError | None = None
+    key: str | None = None
+    digest: str = ""
 
 
 class Refusal(Exception):
@@ -56,7 +65,7 @@ class Refusal(Exception):
 class Spool:
     """A directory of files, each with the records of one sync."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, keys_max: int = KEYS_MAX) -> None:
         self.directory = directory
         self._waiting: list[_Body] = []
         self._waiting_bytes = 0
@@ -64,26 +73,49 @@ class Spool:
         self._is_closed = False
         self._hidden = directory / "_new"  # Spark passes over names that begin so
         self._hidden.mkdir(parents=True, exist_ok=True)
-        for torn in self._hidden.iterdir():  # of a run that was killed; nobody had an answer for them
-            torn.unlink()
+        self._keys = KeyJournal(directory / "_keys", keys_max)
+        self._in_flight: dict[str, _Body] = {}
+        """By its key, a body that waits for the disk."""
+        self._unpublished: list[str] = []
+        """Files whose keys are noted, and which could not be published yet."""
+        for path in sorted(self._hidden.iterdir()):  # of a run that was killed
+            if path.name in self._keys.files:
+                self._publish(path.name)
+            else:
+                path.unlink()  # it may be torn, and nobody had an answer for it
         self._writer = threading.Thread(target=self._write, name="http-spool", daemon=True)
         self._writer.start()
 
-    def put(self, lines: Sequence[bytes]) -> None:
-        """Return when the records are on the disk."""
-        body = _Body(lines, sum(map(len, lines)))
+    def put(self, lines: Sequence[bytes], key: str | None = None) -> None:
+        """Return when the records are on the disk; those of a body that was taken under its key before are."""
+        body = _Body(lines, sum(map(len, lines)), key=key, digest="" if key is None else digest_of(lines))
         with self._changed:
             if self._is_closed:
                 raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the pipeline stops")
-            if self._waiting_bytes + body.size > PENDING_BYTES_MAX:
-                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the disk is behind: try again later")
-            self._waiting.append(body)
-            self._waiting_bytes += body.size
-            self._changed.notify()
+            if key is not None:
+                taken, earlier = self._keys.get(key), self._in_flight.get(key)
+                if any(one is not None and one.digest != body.digest for one in (taken, earlier)):
+                    raise Refusal(
+                        HTTPStatus.UNPROCESSABLE_ENTITY, "this Idempotency-Key was used for another body: use a new one"
+                    )
+                if taken is not None:
+                    return
+                body = earlier or body
+            if body.key is None or body.key not in self._in_flight:
+                self._accept(body)
         if not body.settled.wait(ANSWER_TIMEOUT_S):
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the disk did not answer in time")
         if body.error is not None:
             raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, f"the disk refuses: {body.error.strerror}")
+
+    def _accept(self, body: _Body) -> None:
+        if self._waiting_bytes + body.size > PENDING_BYTES_MAX:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the disk is behind: try again later")
+        if body.key is not None:
+            self._in_flight[body.key] = body
+        self._waiting.append(body)
+        self._waiting_bytes += body.size
+        self._changed.notify()
 
     def close(self) -> None:
         """What has been taken is written; nothing more is taken."""
@@ -106,6 +138,10 @@ class Spool:
             except OSError as failed:
                 log.error("[HTTP in] %s cannot be written: %s", self.directory, failed)
                 error = failed
+            with self._changed:
+                for body in bodies:
+                    if body.key is not None:
+                        del self._in_flight[body.key]
             for body in bodies:
                 body.error = error
                 body.settled.set()
@@ -114,12 +150,25 @@ class Spool:
         # The name sorts by time and is never used twice, not by a later run either.
         name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.txt"
         hidden = self._hidden / name
+        while self._unpublished:
+            self._publish(self._unpublished[0])
+            self._unpublished.pop(0)
         with open(hidden, "wb") as file:
             for body in bodies:
                 file.writelines(line + b"\n" for line in body.lines)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(hidden, self.directory / name)
+        keys = {body.key: Taken(body.digest, len(body.lines)) for body in bodies if body.key is not None}
+        if keys:
+            sync(self._hidden)
+            self._keys.note(name, keys)
+            self._unpublished.append(name)
+        self._publish(name)
+        self._unpublished = []
+
+    def _publish(self, name: str) -> None:
+        if (self._hidden / name).exists():
+            os.replace(self._hidden / name, self.directory / name)
         sync(self.directory)
 
 
@@ -171,13 +220,26 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             lines = records_of(self.headers.get_content_type(), self._body())
             if lines:
-                self.spool.put(lines)
+                self.spool.put(lines, self._key())
         except Refusal as refusal:
             # The body may not have been read to its end, so the connection is of no more use.
             self.close_connection = True
             self._answer(refusal.status, {"error": str(refusal)})
         else:
             self._answer(HTTPStatus.OK, {"records": len(lines)})
+
+    def _key(self) -> str | None:
+        key = self.headers.get("Idempotency-Key")
+        if key is None:
+            return None
+        # The header's draft standard has it in quotes, and nearly everybody sends it without.
+        key = key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
+        if not KEY.fullmatch(key):
+            raise Refusal(
+                HTTPStatus.BAD_REQUEST,
+                "an Idempotency-Key is 1 to 255 letters, digits and signs of ASCII without spaces",
+            )
+        return key
 
     def _body(self) -> bytes:
         if self.path.partition("?")[0] != self.at:

@@ -100,12 +100,12 @@ def _staged(merge: Merge) -> str:
 _POSTGRESQL = {
     "tinyint": "SMALLINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "float": "REAL",
     "double": "DOUBLE PRECISION", "boolean": "BOOLEAN", "string": "TEXT", "binary": "BYTEA", "decimal": "DECIMAL",
-    "date": "DATE", "timestamp": "TIMESTAMP",
+    "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP",
 }  # fmt: skip
 _SQLITE = {
     "tinyint": "INTEGER", "smallint": "INTEGER", "int": "INTEGER", "bigint": "INTEGER", "float": "REAL",
     "double": "REAL", "boolean": "INTEGER", "string": "TEXT", "binary": "BLOB", "decimal": "NUMERIC",
-    "date": "NUMERIC", "timestamp": "NUMERIC",
+    "date": "NUMERIC", "timestamp": "NUMERIC", "timestamp_ntz": "NUMERIC",
 }  # fmt: skip
 DIALECTS = {
     "jdbc:postgresql:": Dialect(_POSTGRESQL, has_on_conflict=True),

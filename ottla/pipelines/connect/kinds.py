@@ -99,7 +99,7 @@ _PARTITION_BY = {
         "Directories that are named after a time.",
         of={
             "pattern": Option(Type.TEXT, "The directories: `'dt'=yyyy-MM-dd/'hour'=HH`.", required=True),
-            "field": Option(Type.TEXT, "The field that has the time [default: the time of the topic's record]."),
+            "field": Option(Type.TEXT, "The field that has the time [default: the time of the record]."),
             "timezone": Option(Type.TEXT, "The zone of days and hours, such as Europe/Prague.", default="UTC"),
             "duration": Option(Type.TEXT, "How long a directory lasts, such as 15 minutes: the time is rounded down."),
         },
@@ -155,6 +155,53 @@ SOURCES: dict[str, Kind] = {
         },
         one_of=("table", "query"),
     ),
+    "postgresql-cdc": Kind(
+        "What changes in tables of PostgreSQL, after what is there: by logical replication.",
+        {  # the words are those of Debezium's connector
+            "database-hostname": Option(Type.TEXT, "The server.", required=True),
+            "database-port": Option(Type.NUMBER, "Its port.", default=5432),
+            "database-dbname": Option(Type.TEXT, "The database.", required=True),
+            "database-user": Option(Type.TEXT, "Who connects: a role with REPLICATION.", required=True),
+            "database-password": Option(Type.TEXT, "Best written as `${env:NAME}`."),
+            "database-sslmode": Option(
+                Type.TEXT, "Whether TLS is wanted, and what of its certificate.", default="prefer",
+                choices=("disable", "prefer", "require", "verify-ca", "verify-full"),
+            ),
+            "database-sslrootcert": Option(Type.TEXT, "The file of the authorities that are trusted."),
+            "database-sslcert": Option(Type.TEXT, "The file of the client's certificate."),
+            "database-sslkey": Option(Type.TEXT, "The file of its key."),
+            "table-include-list": Option(
+                Type.LIST, "The tables, as regular expressions for `schema.table`.", required=True
+            ),
+            "column-exclude-list": Option(
+                Type.LIST, "Columns to leave out, as regular expressions for `schema.table.column`."
+            ),
+            "slot-name": Option(Type.TEXT, "The replication slot [default: ottla_ and the pipeline's name]."),
+            "publication-name": Option(Type.TEXT, "The publication [default: the slot's name]."),
+            "publication-autocreate-mode": Option(
+                Type.TEXT, "Which tables are in a publication that is made.", default="filtered",
+                choices=("filtered", "all_tables", "disabled"),
+            ),
+            "snapshot-mode": Option(
+                Type.TEXT, "Whether the rows that are there come first.", default="initial",
+                choices=("initial", "no_data", "never"),
+            ),
+            "topic-prefix": Option(
+                Type.TEXT, "A record's topic is this, schema and table [default: the pipeline's name]."
+            ),
+            "tombstones-on-delete": Option(Type.FLAG, "A deletion is followed by a tombstone.", default=True),
+            "skipped-operations": Option(
+                Type.LIST, "Operations without records: `c`, `u`, `d`, `t`, or `none`.", default=("t",)
+            ),
+            "include-unknown-datatypes": Option(
+                Type.FLAG, "Take columns of unknown types as text.", default=False
+            ),
+            "unavailable-value-placeholder": Option(
+                Type.TEXT, "Stands for a TOASTed text that an update left as it was and PostgreSQL did not send."
+            ),
+            "spool": Option(Type.TEXT, "The directory that keeps changes until they are through."),
+        },
+    ),
     "delta": Kind("A Delta table.", {"path": _PATH, "static": _STATIC}),
     "iceberg": Kind(
         "An Iceberg table.",
@@ -170,9 +217,13 @@ SOURCES: dict[str, Kind] = {
             "token": Option(Type.TEXT, "What `Authorization: Bearer` has to say; best written as `${env:NAME}`."),
             "spool": Option(Type.TEXT, "The directory that keeps records until they are through."),
             "max-bytes": Option(Type.NUMBER, "The largest body.", default=1 << 20),
+            "idempotency-keys": Option(
+                Type.NUMBER, "How many values of the header Idempotency-Key are remembered.", default=100_000
+            ),
         },
     ),
-}
+}  # fmt: skip
+CDC = "postgresql-cdc"
 
 SINKS: dict[str, Kind] = {
     "topic": Kind(
@@ -306,6 +357,19 @@ TRANSFORMS: dict[str, Kind] = {
     "dataframe": Kind(
         "Call a function with the DataFrame; it returns another, with the column `__ottla` as it was.",
         {"function": Option(Type.TEXT, "As of `python`.", required=True)},
+    ),
+    "ExtractNewRecordState": Kind(
+        "Take the row out of Debezium's envelope; a deletion becomes a tombstone, or what is said.",
+        {  # the words are Debezium's
+            "delete.tombstone.handling.mode": Option(
+                Type.TEXT,
+                "What becomes of deletions and of their tombstones.",
+                default="tombstone",
+                choices=("tombstone", "drop", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone"),
+            ),
+            "add.fields": Option(Type.LIST, "Fields of the envelope or its source to keep: `op,source.ts_ms`."),
+            "add.fields.prefix": Option(Type.TEXT, "What their names begin with.", default="__"),
+        },
     ),
 }
 

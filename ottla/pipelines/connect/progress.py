@@ -25,6 +25,8 @@ class Batch:
     bad: int | None = None
     sink: str | None = None
     """Of several: the one that wrote it."""
+    slot_lag_bytes: int | None = None
+    """How much of a database's log its replication slot holds back; None without one."""
 
     @property
     def line(self) -> str:
@@ -38,6 +40,8 @@ class Batch:
         parts += [f"in {self.in_per_s:,.0f}/s", f"out {self.out_per_s:,.0f}/s"]
         if self.lag is not None:
             parts.append(f"lag {self.lag:,}")
+        if self.slot_lag_bytes is not None:
+            parts.append(f"slot lag {self.slot_lag_bytes / 1e6:,.1f} MB")
         return " | ".join([*parts, f"{self.took_ms:,} ms"])
 
 

@@ -1,9 +1,9 @@
 """What an ETL pipeline left behind, and how it is taken back to its beginning or deleted.
 
-A reset removes the checkpoints, what exactly-once sinks remember of the batches they have written, and how far a table
-that grows was read. What was written stays. Promises: not while the pipeline runs, nor while it is started; what a
-source `http` has taken and no query has read stays through a reset, because it was answered for. No Spark. Called by
-`ottla pipeline reset` and `ottla pipeline delete`.
+A reset removes the checkpoints, what exactly-once sinks remember of the batches they have written, how far a table
+that grows was read, and the replication slot of a database that is captured. What was written stays. Promises: not
+while the pipeline runs, nor while it is started; what a source `http` has taken and no query has read stays through a
+reset, because it was answered for. No Spark. Called by `ottla pipeline reset` and `ottla pipeline delete`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.pipelines.connect.change_spool import read_slot
+from ottla.pipelines.connect.kinds import CDC
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.sink.memory import sink_name
 
 if TYPE_CHECKING:
+    from ottla.pipelines.connect.change_spool import Slot
     from ottla.pipelines.connect.spec import Part, Pipeline
     from ottla.pipelines.connect.state import Home
 
@@ -43,14 +46,22 @@ class Belongings:
     checkpoints: tuple[Path, ...]
     memories: tuple[Memory, ...]
     positions: tuple[Path, ...]
-    """The spools of tables that grow, which are read again."""
+    """The spools of tables that grow and of databases that are captured, which are read again."""
     notes: tuple[str, ...]
     """What stays, and why."""
+    pipeline: Pipeline
+    slot: Slot | None
+    """The replication slot of a source `postgresql-cdc`, with the publication that was made for it."""
 
     def reset(self) -> None:
         """Takes the pipeline back to its beginning: what its sinks remember first, while the checkpoint says it."""
         with self.home.running():
             self._forget_batches()
+            if self.slot is not None:
+                from ottla.pipelines.connect import capture
+
+                # Before the spool, which says that the slot is the pipeline's.
+                capture.drop(self.pipeline, self.slot)
             for path in (*self.checkpoints, *self.positions):
                 if path.exists():
                     shutil.rmtree(path)
@@ -95,9 +106,21 @@ def belongings(home: Home) -> Belongings:
         for name, path in found.items()
         if (settings := _client(pipeline, name)) is not None
     )
-    spools = {name: home.spool_of(pipeline, name) for name, part in pipeline.sources.items() if part.has_spool}
-    positions = [spool for name, spool in spools.items() if pipeline.sources[name].is_growing and spool.exists()]
-    return Belongings(home, tuple(found.values()), memories, tuple(positions), tuple(_notes(pipeline, spools)))
+    captures = [name for name, part in pipeline.sources.items() if part.kind == CDC]
+    spools = {
+        name: home.spool_of(pipeline, name)
+        for name, part in pipeline.sources.items()
+        if part.has_spool or name in captures
+    }
+    positions = [
+        spool
+        for name, spool in spools.items()
+        if (pipeline.sources[name].is_growing or name in captures) and spool.exists()
+    ]
+    slot = read_slot(spools[captures[0]]) if captures else None  # a capture is the only source of its pipeline
+    return Belongings(
+        home, tuple(found.values()), memories, tuple(positions), tuple(_notes(pipeline, spools)), pipeline, slot
+    )
 
 
 def _client(pipeline: Pipeline, query: str) -> dict[str, str] | None:

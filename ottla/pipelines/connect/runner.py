@@ -19,16 +19,19 @@ from typing import TYPE_CHECKING
 
 from ottla.pipelines.connect.contact import require_brokers
 from ottla.pipelines.connect.http_in import HttpIn, Spool
+from ottla.pipelines.connect.kinds import CDC
 from ottla.pipelines.connect.progress import Batch, batch_of
 from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.spec import AVAILABLE_NOW, MAIN, Part, Pipeline, interval_s
 from ottla.pipelines.connect.state import Home, State, born
+from ottla.pipelines.durable import sync_checkpoint
 from ottla.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from ottla.pipelines.connect.capture import Capture
     from ottla.pipelines.connect.growing import GrowingTable
     from ottla.pipelines.connect.sinks import Outcome
 
@@ -158,6 +161,10 @@ class _Runner:
         self._is_asked_to_stop = is_asked_to_stop
         self._spools: dict[str, str] = {}
         self._tables: list[GrowingTable] = []
+        self._capture: Capture | None = None
+        self._offsets: dict[str, tuple[str, int]] = {}
+        """Of each query: the last progress that was looked at, and the record that it ended before."""
+        self._checkpoints: dict[str, str] = {}
         self._poll_at = 0.0
         """When growing tables are looked at next, by the clock that never goes back."""
         self._sinks: dict[str, StreamingQuery] = {}
@@ -173,13 +180,21 @@ class _Runner:
         """The server of a source `http`."""
         options = self._pipeline.sources[name].options
         return HttpIn(
-            options["listen"], options["path"], Spool(self._spool(name)),
+            options["listen"], options["path"], Spool(self._spool(name), keys_max=options["idempotency-keys"]),
             token=options.get("token"), bytes_max=options["max-bytes"],
         )  # fmt: skip
 
     def run(self, trigger: str | None) -> None:
+        try:
+            self._run(trigger)
+        finally:
+            if self._capture is not None:
+                self._capture.close()
+
+    def _run(self, trigger: str | None) -> None:
         from ottla.pipelines.connect import growing
 
+        capture = self._capture = self._captured()
         for name, part in self._pipeline.sources.items():
             if part.is_growing:
                 one = self._pipeline.of_source(name)
@@ -194,6 +209,9 @@ class _Runner:
             for table in self._tables:
                 table.poll()  # what there is by now; the query ends with it
             self._tables = []
+        if capture is not None and not self._begin(capture, trigger):
+            self._say("stopped")
+            return
         pace_s = growing.POLL_S if trigger in (None, AVAILABLE_NOW) else interval_s(trigger)
         if self._pipeline.has_names:
             self._home.require_sources({outcome.name: outcome.sources for outcome in found})
@@ -201,24 +219,59 @@ class _Runner:
         try:
             for outcome in found:
                 name = f"{self._pipeline.name}-{outcome.name}"
-                queries.append(outcome.start(name, f"{checkpoint}/{outcome.name}", trigger))
+                self._checkpoints[name] = f"{checkpoint}/{outcome.name}"
+                queries.append(outcome.start(name, self._checkpoints[name], trigger))
                 if outcome.name == MAIN or outcome.sink is not None:
                     self._sinks[outcome.sink or MAIN] = queries[-1]
             self._watch(queries, pace_s)
+            if capture is not None and self._state.status == "done":
+                capture.finish()
         finally:
             for query in queries:
                 if query.isActive:
                     query.stop()
 
     def _outcomes(self) -> list[Outcome]:
-        from ottla.pipelines.connect import flow, sinks, sources, transforms
+        from ottla.pipelines.connect import flow, sinks, transforms
 
         pipeline = self._pipeline
         if not pipeline.is_straight:
-            return sinks.outcomes_of_all(flow.Flow(self._spark, pipeline, self._spools), pipeline)
+            return sinks.outcomes_of_all(flow.Flow(self._spark, pipeline, self._read), pipeline)
         (name,) = pipeline.sources
-        df = transforms.apply(sources.read(self._spark, pipeline, self._spools.get(name)), pipeline)
-        return sinks.outcomes(df, pipeline)
+        return sinks.outcomes(transforms.apply(self._read(name), pipeline), pipeline)
+
+    def _read(self, name: str) -> DataFrame:
+        """The records of a source."""
+        from ottla.pipelines.connect import sources
+
+        pipeline, spool, capture = self._pipeline.of_source(name), self._spools.get(name), self._capture
+        if capture is None:
+            return sources.read(self._spark, pipeline, spool)
+        return sources.read(self._spark, pipeline, spool, capture.tables, capture.excluded)
+
+    def _captured(self) -> Capture | None:
+        """The database of a source `postgresql-cdc`, which is the only source then, looked at."""
+        name, *others = self._pipeline.sources
+        if others or self._pipeline.source.kind != CDC:
+            return None
+        from ottla.pipelines.connect.capture import Capture
+
+        capture = Capture(self._pipeline, self._spool(name), self._is_asked_to_stop)
+        capture.open()
+        return capture
+
+    def _begin(self, capture: Capture, trigger: str | None) -> bool:
+        """Read what there is by now, or begin to read; False when somebody asked to stop meanwhile."""
+        from ottla.pipelines.postgresql.connection import Interrupted
+
+        if trigger != AVAILABLE_NOW:
+            capture.start()
+            return True
+        try:
+            capture.catch_up()
+        except Interrupted:
+            return False
+        return True
 
     def _write(self, found: list[Outcome]) -> None:
         """A source that ends: everything at once."""
@@ -232,6 +285,8 @@ class _Runner:
             self._report()
             self._raise_failure(queries)
             self._poll(pace_s)
+            self._confirm(queries)
+            self._raise_capture()
             if self._is_asked_to_stop():
                 self._say("stopping")
                 deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -239,12 +294,48 @@ class _Runner:
                     stop_after_batch(query, deadline)
                 self._report()
                 self._raise_failure(queries)
+                self._confirm(queries)
                 self._say("stopped")
                 return
             time.sleep(LOOK_S)
         self._report()
         self._raise_failure(queries)
+        self._confirm(queries)
         self._say("done")
+
+    def _confirm(self, queries: list[StreamingQuery]) -> None:
+        """Let the capture know what every checkpoint has for good.
+
+        Spark reports a micro-batch after it has committed it, and leaves it to the system when the disk has that.
+        """
+        if self._capture is None:
+            return
+        from ottla.pipelines.connect.change_source import offset_in
+
+        for query in queries:
+            last = query.lastProgress
+            if last is None or self._offsets.get(query.name, ("", 0))[0] == last["timestamp"]:
+                continue
+            sources = json.loads(last.json)["sources"]
+            end = sources[0].get("endOffset") if sources else None
+            offset = offset_in(json.loads(end) if isinstance(end, str) else end)
+            if offset is None:
+                continue
+            if offset != self._offsets.get(query.name, ("", -1))[1]:
+                sync_checkpoint(self._checkpoints[query.name])
+            self._offsets[query.name] = last["timestamp"], offset
+        if len(self._offsets) == len(queries):
+            self._capture.confirm(min(offset for _, offset in self._offsets.values()))
+
+    def _raise_capture(self) -> None:
+        """A capture that has ended ends the pipeline; what was read under a schema is first written under it."""
+        from ottla.pipelines.connect.changes import SchemaChanged
+
+        capture = self._capture
+        if capture is None or capture.failure is None:
+            return
+        if not isinstance(capture.failure, SchemaChanged) or not capture.has_pending:
+            raise PipelineFailed(str(capture.failure)) from capture.failure
 
     def _poll(self, pace_s: float) -> None:
         """Look at growing tables when it is time; looks that were missed are not made up for."""
@@ -272,6 +363,8 @@ class _Runner:
                     continue
                 batch = batch_of(json.loads(progress.json))
                 batch = replace(batch, sink=sink if self._pipeline.has_names else None)
+                if self._capture is not None:
+                    batch = replace(batch, slot_lag_bytes=self._capture.slot_lag_bytes)
                 self._state.add(batch, batch.sink)
                 if batch.records:
                     self._on_batch(batch)

@@ -14,23 +14,36 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ottla.pipelines.connect import record, values
+from ottla.pipelines.connect import envelope, record, values
 from ottla.pipelines.connect.packages import require_driver, require_format
 from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.record import META, VALUE_CONVERTER
 from ottla.pipelines.connect.transforms import parsed_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from ottla.pipelines.connect.spec import Part, Pipeline
+    from ottla.pipelines.postgresql.catalog import Table
 
 CORRUPT = "__ottla_corrupt"
 
 
-def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> DataFrame:
-    """The records of the pipeline's source; `spool` is where a source `http` or a growing table keeps them."""
+def read(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    spool: str | None = None,
+    tables: Sequence[Table] = (),
+    excluded: frozenset[tuple[str, str, str]] = frozenset(),
+) -> DataFrame:
+    """The records of the pipeline's source.
+
+    `spool` is where a source `http`, a growing table or a captured database keeps them; of the last, `tables` are those
+    that are captured, without the columns `excluded`.
+    """
     source = pipeline.source
     try:
         match source.kind:
@@ -59,6 +72,9 @@ def read(spark: SparkSession, pipeline: Pipeline, spool: str | None = None) -> D
                 # The spool's files are numbered, by which a sink knows the later of two rows of one key.
                 origin = record.meta(file=F.col("_metadata.file_path"), value=_kept(table.columns, pipeline))
                 return _grown(spark, spool, table.schema).withColumn(META, origin)
+            case "postgresql-cdc":
+                assert spool is not None, "the runner has made it"
+                return envelope.read(spark, pipeline, os.path.abspath(spool), tables, excluded)
             case "delta":
                 require_format(spark, "delta")
                 return _with_meta(_reader(spark, source).format("delta").load(source.options["path"]), pipeline)

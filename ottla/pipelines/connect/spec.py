@@ -24,6 +24,7 @@ from ottla.pipelines.connect.graph import RECORDS, Graph, graph
 from ottla.pipelines.connect.jdbc_dialects import DIALECTS, dialect_of
 from ottla.pipelines.connect.kinds import (
     BY_SCHEMA,
+    CDC,
     DEAD_LETTER,
     ERRORS,
     RESTART,
@@ -43,6 +44,8 @@ from ottla.pipelines.source.offsets import NO_LIMIT
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A name is also that of a directory, and part of a transactional id."""
+SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")
+"""A name of a replication slot, as PostgreSQL takes it."""
 INTERVAL = re.compile(r"(\d+) (millisecond|second|minute|hour)s?")
 UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 AVAILABLE_NOW = "available-now"
@@ -64,6 +67,8 @@ SHORT = {"python": "function", "dataframe": "function", "sql": "query"}
 """What a transform means that has one text in the place of its options."""
 ROUTERS = ("route", "RegexRouter", "TimestampRouter")
 """Transforms that choose a topic."""
+DEBEZIUM = "io.debezium.transforms."
+"""The package of Debezium's transforms."""
 
 Function = functions.Function
 
@@ -110,6 +115,11 @@ class Part:
     @property
     def spool_owner(self) -> str:
         return "source http" if self.kind == "http" else "growing source jdbc"
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether records of such a source have topics, offsets and keys of their own."""
+        return self.kind in ("topic", CDC)
 
     def passed(self, prefix: str) -> dict[str, str]:
         """The options that begin so, which go on as they are."""
@@ -577,6 +587,12 @@ class _Check:
                     f"a {source.spool_owner} can have one sink, and {readers} read it: a topic between them keeps its "
                     "records for all",
                 )
+            if source.kind == CDC and places:
+                self._wrong(
+                    ("sources", name) if "sources" in places else ("source",),
+                    f"a source {CDC} is the only one, as `source` with one `sink`: write its changes to a topic, which "
+                    "pipelines with several sources or sinks can read",
+                )
             if "sources" in places and name not in (one for reads in found.sources.values() for one in reads):
                 self._places = {"source": ("sources", name)}
                 self._source_alone(source)
@@ -679,11 +695,12 @@ class _Check:
                 found.append(_function_part(item))
             elif isinstance(item, Mapping) and len(item) == 1:
                 ((kind, options),) = item.items()
-                canonical = smt_check.canonical(str(kind))
+                kind = str(kind).removeprefix(DEBEZIUM)
+                canonical = smt_check.canonical(kind)
                 if kind not in TRANSFORMS and canonical is None:
-                    self._wrong(place, smt_check.unknown(str(kind), list(TRANSFORMS)))
+                    self._wrong(place, smt_check.unknown(kind, list(TRANSFORMS)))
                     continue
-                at = (*place, kind)
+                at = (*place, *item)
                 options = {} if options is None else options
                 if isinstance(options, str) and kind in SHORT:
                     options = {SHORT[str(kind)]: options}
@@ -740,6 +757,8 @@ class _Check:
             self._wrong(
                 ("source", "spool"), f"source jdbc: spool is for a table that grows, by {listed(GROWS_BY, 'or')}"
             )
+        if source.kind == CDC:
+            self._capture(source)
         if source.kind == "topic":
             self._value_schema(source, "source")
             self._readers_schema(source)
@@ -764,12 +783,39 @@ class _Check:
         routes = router is not None
         if routes and sink.kind != "topic":
             self._wrong(("transforms",), f"{router} chooses a topic, and the sink is {sink.kind}")
-        if sink.kind == "topic" and "topic" not in sink.options and source.kind != "topic" and not routes:
+        if sink.kind == "topic" and "topic" not in sink.options and not source.has_topics and not routes:
             self._wrong(("sink",), "sink topic needs a topic, or a route: the records come from none")
         if routes and "topic" in sink.options:
             self._wrong(
                 ("sink", "topic"), f"a sink with a topic leaves nothing to {router}: leave out the one or the other"
             )
+
+    def _capture(self, source: Part) -> None:
+        """What the options of a source `postgresql-cdc` say together."""
+        options = source.options
+        for name in ("table-include-list", "column-exclude-list"):
+            for pattern in options.get(name, ()):
+                try:
+                    re.compile(pattern)
+                except re.error as error:
+                    self._wrong(("source", name), f"source {CDC}: {name}: {pattern} is no regular expression: {error}")
+        slot = options.get("slot-name")
+        if slot is not None and not SLOT_NAME.fullmatch(slot):
+            self._wrong(
+                ("source", "slot-name"),
+                f"source {CDC}: a slot's name is up to 63 small letters, digits and '_', and not {slot}",
+            )
+        for operation in options["skipped-operations"]:
+            if operation not in ("c", "u", "d", "t", "none"):
+                self._wrong(
+                    ("source", "skipped-operations"),
+                    f"source {CDC}: an operation is one of c, u, d and t, or there are none, and not {operation}",
+                )
+        prefix = options.get("topic-prefix")
+        if prefix is not None and not NAME.fullmatch(prefix):
+            self._wrong(("source", "topic-prefix"), f"source {CDC}: {shown(prefix)} cannot begin a topic's name")
+        if "database-sslkey" in options and "database-sslcert" not in options:
+            self._wrong(("source", "database-sslkey"), f"source {CDC}: database-sslkey needs `database-sslcert`")
 
     def _keys(self, source: Part, sink: Part, transforms: Sequence[Part]) -> None:
         """How keys are read, and who makes them."""
@@ -792,7 +838,7 @@ class _Check:
         for name in sink.options.get("partition-by", ()):
             if name in levels:
                 self._wrong((*place, "pattern"), f"partition-by-time: {name} is in partition-by as well")
-        if "field" not in options and source.kind != "topic":
+        if "field" not in options and not source.has_topics:
             self._wrong(place, f"partition-by-time: records of a source {source.kind} have no time: `field` has it")
         if not path_format.is_timezone(options["timezone"]):
             self._wrong(
@@ -828,7 +874,7 @@ class _Check:
             if fields and len(fields) != 3:
                 wrong("pk-fields", "kafka has three columns of the key: for topic, partition and offset")
         makes_keys = any(part.kind == "ValueToKey" for part in transforms)
-        if pk_mode == "record_key" and source.kind != "topic" and not makes_keys:
+        if pk_mode == "record_key" and not source.has_topics and not makes_keys:
             wrong("pk-mode", f"records of a source {source.kind} have no key: `record_value` goes by a field of theirs")
         if options["delete-enabled"] and (pk_mode != "record_key" or mode == "insert"):
             wrong("delete-enabled", "rows are deleted by `pk-mode: record_key`, in `insert-mode` upsert or update")
@@ -837,7 +883,7 @@ class _Check:
 
     def _origins(self, source: Part, transforms: Sequence[Part]) -> None:
         """What only records of a topic have."""
-        if source.kind == "topic":
+        if source.has_topics:
             return
         for index, part in enumerate(transforms):
             place: Place = ("transforms", index)

@@ -53,6 +53,8 @@ class State:
     in_per_s: float = 0.0
     out_per_s: float = 0.0
     lag: int | None = None
+    slot_lag_bytes: int | None = None
+    """How much of a database's log its replication slot holds back; None without one."""
     batch_ms: int = 0
     updated_s: float = 0.0
     error: str | None = None
@@ -63,6 +65,7 @@ class State:
 
     def add(self, batch: Batch, sink: str | None) -> None:
         """A micro-batch has ended, of the lone sink or of the one by this name."""
+        self.slot_lag_bytes = batch.slot_lag_bytes
         if sink is None:
             _add(self, batch)
             return

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ottla.pipelines.connect import functions, record, smt
+from ottla.pipelines.connect.envelope import extract_new_record_state
 from ottla.pipelines.connect.errors import SpecError, nearest
 from ottla.pipelines.connect.reasons import reason
 from ottla.pipelines.connect.record import META, TRANSFORMATION
@@ -358,5 +359,5 @@ def _shown(value: Column) -> Column:
 _BY_NAME: dict[str, Callable[[Step], DataFrame]] = {
     "mask": mask, "cast": cast, "rename": rename, "drop": drop, "keep": keep, "insert": insert, "route": route,
     "filter": filter_, "flatten": flatten, "timestamp": timestamp, "dead-letter": dead_letter, "python": python,
-    "dataframe": dataframe,
+    "dataframe": dataframe, "ExtractNewRecordState": extract_new_record_state,
 }  # fmt: skip

@@ -6,12 +6,14 @@ import http.client
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ottla.pipelines.connect.http_in import HttpIn, Refusal, Spool, records_of
+from ottla.pipelines.connect.http_in import HttpIn, Refusal, Spool, _Body, records_of
+from ottla.pipelines.connect.idempotency import digest_of
 from ottla.pipelines.errors import PipelineError
 
 
@@ -22,10 +24,17 @@ def server(tmp_path: Path) -> Iterator[HttpIn]:
 
 
 def posted(
-    server: HttpIn, body: bytes, kind: str = "application/json", *, path: str = "/in", token: str = "secret"
+    server: HttpIn,
+    body: bytes,
+    kind: str = "application/json",
+    *,
+    path: str = "/in",
+    token: str = "secret",
+    key: str | None = None,
 ) -> tuple[int, object]:
     connection = http.client.HTTPConnection(server.address, timeout=10)
-    connection.request("POST", path, body, {"Content-Type": kind, "Authorization": f"Bearer {token}"})
+    headers = {"Content-Type": kind, "Authorization": f"Bearer {token}"}
+    connection.request("POST", path, body, headers | ({} if key is None else {"Idempotency-Key": key}))
     answer = connection.getresponse()
     status, said = answer.status, json.loads(answer.read())
     connection.close()
@@ -116,3 +125,126 @@ def test_an_address_that_cannot_be_listened_on_is_one_line(server: HttpIn, tmp_p
 def test_a_scalar_is_a_record_too() -> None:
     assert records_of("application/json", b" 7 ") == [b"7"]
     assert records_of("text/plain", b"a\r\nb\n \nc") == [b"a", b"b", b"c"]
+
+
+def test_a_body_that_is_sent_again_under_its_key_is_taken_once(server: HttpIn, tmp_path: Path) -> None:
+    first, other = b'[{"id":1},{"id":2}]', b'{"id":3}'
+    for key in ("a-1", '"a-1"', "a-1"):
+        assert posted(server, first, key=key) == (200, {"records": 2})
+    status, said = posted(server, other, key="a-1")
+    assert (status, said) == (422, {"error": "this Idempotency-Key was used for another body: use a new one"})
+    assert posted(server, other, key="a-2") == (200, {"records": 1})
+    for _ in range(2):
+        assert posted(server, other) == (200, {"records": 1})
+    for key in ("", "two words", "x" * 256):
+        assert posted(server, other, key=key)[0] == 400
+    assert spooled(tmp_path / "spool") == ['{"id":1}', '{"id":2}', '{"id":3}', '{"id":3}', '{"id":3}']
+
+
+def test_keys_are_remembered_over_restarts_and_no_more_than_so_many(tmp_path: Path) -> None:
+    for start in range(0, 40, 8):
+        spool = Spool(tmp_path, keys_max=10)
+        for number in range(start, start + 8):
+            spool.put([b"%d" % number], f"key-{number}")
+        for number in range(max(0, start - 2), start + 8):
+            spool.put([b"%d" % number], f"key-{number}")
+        spool.close()
+    assert [int(line) for line in spooled(tmp_path)] == list(range(40))
+    spool = Spool(tmp_path, keys_max=10)
+    spool.put([b"other"], "key-0")  # forgotten by now
+    spool.close()
+    assert spooled(tmp_path)[-1] == "other"
+    assert (tmp_path / "_keys").read_bytes().count(b"key-") <= 20
+
+
+def test_bodies_of_one_key_at_one_time_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (threading.Event().wait(0.02), synced(handle))[1])
+    spool = Spool(tmp_path)
+    threads = [threading.Thread(target=spool.put, args=([b"%d" % (n % 4)], f"key-{n % 4}")) for n in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spool.close()
+    assert sorted(spooled(tmp_path)) == ["0", "1", "2", "3"]
+
+
+class Cut(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("step", range(14))
+def test_a_run_that_is_cut_short_at_any_step_has_a_body_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Whoever had no answer sends the body again, to the next run; whoever had one may do so too."""
+    before = Spool(tmp_path)
+    before.put([b"0"], "key-0")
+    before.close()
+    left = [step]
+
+    def counted(step_of: Callable[..., Any]) -> Callable[..., Any]:
+        def taken(*args: Any) -> Any:
+            if not left[0]:
+                raise Cut
+            left[0] -= 1
+            return step_of(*args)
+
+        return taken
+
+    spool = Spool(tmp_path)
+    with monkeypatch.context() as cut:
+        for name in ("fsync", "replace", "pwrite", "ftruncate"):
+            cut.setattr(os, name, counted(getattr(os, name)))
+        for number in (1, 2):
+            try:
+                body = _Body([b"%d" % number], 1, key=f"key-{number}", digest=digest_of([b"%d" % number]))
+                spool._store([body])
+            except Cut:
+                break
+    spool.close()
+    after = Spool(tmp_path)
+    for number in (0, 1, 2):
+        after.put([b"%d" % number], f"key-{number}")
+    after.close()
+    assert spooled(tmp_path) == ["0", "1", "2"]
+
+
+def test_a_disk_that_refuses_halfway_leaves_a_journal_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path)
+    wrote = os.pwrite
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", lambda handle, data, at: wrote(handle, data[:9], at))
+        with pytest.raises(Refusal, match="the disk refuses: 9 of"):
+            spool.put([b"1"], "key-1")
+    with monkeypatch.context() as full:
+
+        def refuse(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        full.setattr(os, "replace", refuse)
+        with pytest.raises(Refusal, match="No space left"):
+            spool.put([b"2"], "key-2")
+    spool.put([b"3"], "key-3")
+    spool.put([b"1"], "key-1")
+    spool.put([b"2"], "key-2")
+    spool.close()
+    Spool(tmp_path).close()
+    assert sorted(spooled(tmp_path)) == ["1", "2", "3"]
+
+
+def test_a_journal_that_is_damaged_is_told_and_its_torn_end_is_not(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.put([b"1"], "key-1")
+    spool.close()
+    journal = tmp_path / "_keys"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + whole[:10])
+    Spool(tmp_path).close()
+    assert journal.read_bytes() == whole
+    journal.write_bytes(b"{}\n" + whole)
+    with pytest.raises(PipelineError, match="_keys is damaged in line 1"):
+        Spool(tmp_path)

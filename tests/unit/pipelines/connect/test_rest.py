@@ -106,6 +106,27 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             eventually(lambda home=home: not home.is_running, lambda: "it stops")  # type: ignore[misc]
 
 
+def test_a_captured_database_is_a_connector_like_any_other(base: Path) -> None:
+    source = {
+        "type": "postgresql-cdc", "database-hostname": "localhost", "database-dbname": "shop", "database-user": "etl",
+        "table-include-list": "public.people",
+    }  # fmt: skip
+    with served(base) as ask:
+        assert ask("PUT", "/connectors/shop/config", config(source={**source, "slot-name": "My-Slot"})) == (
+            400,
+            {
+                "error_code": 400,
+                "message": "Connector configuration is invalid and contains the following 1 error(s):\n"
+                "pipeline.yaml:9: source postgresql-cdc: a slot's name is up to 63 small letters, digits and '_', "
+                "and not My-Slot",
+            },
+        )
+        status, found = ask("PUT", "/connectors/shop/config", config(source=source))
+        assert (status, found["type"], found["config"]["source"]) == (201, "source", source)
+        ask.reaches("shop", "RUNNING")
+        assert ask("DELETE", "/connectors/shop") == (204, None)
+
+
 def test_a_connector_is_created_looked_at_paused_changed_and_removed(base: Path) -> None:
     with served(base) as ask:
         assert ask("GET", "/connectors") == (200, [])

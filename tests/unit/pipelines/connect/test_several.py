@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from ottla.cli.pipeline import command
 from ottla.pipelines.connect import Pipeline, load
 from ottla.pipelines.connect.progress import Batch
 from ottla.pipelines.connect.state import Home, State
@@ -109,6 +111,43 @@ def test_what_a_spool_keeps_is_for_one_sink() -> None:
         Pipeline("static", source={"type": "text", "path": "x", "static": True}, sink={"type": "json", "path": "y"})
     with pytest.raises(PipelineError, match="all sources are static: one at least is a stream"):
         Pipeline("static", sources={"a": {"type": "text", "path": "x", "static": True}}, sinks=sinks)
+
+
+def test_a_captured_database_is_no_part_of_several(tmp_path: Path) -> None:
+    """Told in one line, by `validate` and by `run`; a query over it alone is not several."""
+    text = """\
+name: shop
+sources:
+  changes:
+    type: postgresql-cdc
+    database-hostname: localhost
+    database-dbname: shop
+    database-user: etl
+    table-include-list: public.people
+  lines: {type: text, path: lines}
+sinks:
+  all: {type: parquet, path: all}
+"""
+    line = (
+        "a source postgresql-cdc is the only one, as `source` with one `sink`: write its changes to a topic, which "
+        "pipelines with several sources or sinks can read"
+    )
+    file = written(tmp_path, text)
+    for words in (["validate", str(file)], ["run", str(file)]):
+        told = CliRunner().invoke(command, words)
+        assert told.exit_code != 0
+        assert told.stderr.splitlines()[-1].endswith(f"p.yaml:3: {line}"), told.output
+    lone = """\
+name: shop
+source: {type: postgresql-cdc, database-hostname: a, database-dbname: b, database-user: c, table-include-list: d.e}
+SINK
+"""
+    sink = "{type: parquet, path: all, partition-by-time: {pattern: \"'y='yyyy\"}}"
+    assert problems(tmp_path, lone.replace("SINK", f"sinks: {{all: {sink}, more: {{type: json, path: more}}}}")) == [
+        f"p.yaml:2: {line}"
+    ]
+    query = 'transforms: [{sql: "SELECT after.id FROM records"}]'
+    assert not load(written(tmp_path, lone.replace("SINK", f"{query}\nsink: {sink}"))).has_names
 
 
 def test_a_table_that_is_read_to_its_end_may_have_several_sinks() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.pipelines.connect import Pipeline, SpecError, load
+from ottla.pipelines.connect.capture import slot_of
 from ottla.pipelines.connect.kinds import RESTART, SINKS, SOURCES, TRANSFORMS
 from ottla.pipelines.connect.spec import DeadLetter, interval_s
 
@@ -455,3 +456,52 @@ def test_a_key_may_be_made_on_the_way_to_a_sink_jdbc() -> None:
         sink={**JDBC, "insert-mode": "upsert", "pk-mode": "record_key"},
     )  # fmt: skip
     assert (made.sink.options["pk-mode"], made.sink.options["delete-enabled"]) == ("record_key", False)
+
+
+CAPTURED: dict[str, object] = {
+    "type": "postgresql-cdc",
+    "database-hostname": "localhost",
+    "database-dbname": "shop",
+    "database-user": "etl",
+    "table-include-list": "public.orders, public.lines",
+}
+
+
+def test_a_captured_database_is_read_with_its_defaults() -> None:
+    """And its records have topics and keys of their own, which a sink may go by."""
+    to_topics = Pipeline("Shop.2", source=CAPTURED, sink={"type": "topic", "bootstrap.servers": "localhost:9092"})
+    options = to_topics.source.options
+    assert options["table-include-list"] == ("public.orders", "public.lines")
+    assert (options["database-port"], options["snapshot-mode"], options["skipped-operations"]) == (
+        5432, "initial", ("t",),
+    )  # fmt: skip
+    assert slot_of(to_topics) == "ottla_shop_2"
+    by_key = Pipeline(
+        "rows",
+        source=CAPTURED,
+        transforms=[{"io.debezium.transforms.ExtractNewRecordState": {"add.fields": "op, source.lsn"}}],
+        sink={**JDBC, "insert-mode": "upsert", "pk-mode": "record_key", "delete-enabled": True},
+    )
+    assert by_key.transforms[0].kind == "ExtractNewRecordState"
+    assert by_key.transforms[0].options["add.fields"] == ("op", "source.lsn")
+
+
+def test_what_is_wrong_with_a_captured_database_is_told() -> None:
+    wrong = {
+        "slot-name": "My-Slot", "skipped-operations": "c, x", "table-include-list": "public.(", "topic-prefix": "a b",
+        "database-sslkey": "k.pem", "snapshot-mode": "always", "database-portt": 1,
+    }  # fmt: skip
+    told = []
+    for name, value in wrong.items():
+        with pytest.raises(SpecError) as caught:
+            Pipeline("p", source={**CAPTURED, name: value}, sink={"type": "json", "path": "out"})
+        told.append(str(caught.value).removeprefix("pipeline p: ").removeprefix("source postgresql-cdc"))
+    assert told == [
+        ": a slot's name is up to 63 small letters, digits and '_', and not My-Slot",
+        ": an operation is one of c, u, d and t, or there are none, and not x",
+        ": table-include-list: public.( is no regular expression: missing ), unterminated subpattern at position 7",
+        ": 'a b' cannot begin a topic's name",
+        ": database-sslkey needs `database-sslcert`",
+        ": snapshot-mode is one of initial, no_data and never, and not always",
+        " has no option database-portt: did you mean database-port?",
+    ]

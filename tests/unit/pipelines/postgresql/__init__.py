@@ -1,0 +1,1 @@
+"""Tests of `ottla.pipelines.postgresql`."""
