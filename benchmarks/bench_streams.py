@@ -143,7 +143,7 @@ def _told(number: int, timestamp: int, side: int) -> Record:
 
 
 def _answer(number: int, timestamp: int, side: int) -> Record:
-    answer = ['{"value":1}', str(timestamp), "1", str(SUBSCRIBE), "1"]
+    answer = ['{"value":1}', str(timestamp), "1", str(SUBSCRIBE), "1", "1"]
     return Record(0, json.dumps({"key": f"order-{number}"}), '{"value":1}', timestamp, json.dumps(answer))
 
 

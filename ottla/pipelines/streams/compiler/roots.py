@@ -289,7 +289,7 @@ def _foreign_key_result(rows: DataFrame, joiner: Expression) -> DataFrame:
 def _has_result(where: str = "") -> Column:
     """Whether the rows of both sides make a result."""
     left, right, kind = (F.col(f"{where}{name}") for name in ("left", "right", "kind"))
-    return left.isNotNull() & (right.isNotNull() | (kind == "left"))
+    return left.isNotNull() & (right.isNotNull() | kind.eqNullSafe("left"))
 
 
 def _pairs(
