@@ -477,7 +477,7 @@ def test_a_capture_that_is_killed_again_and_again_loses_and_repeats_nothing(
     spark: SparkSession, cluster: Cluster, database: Database, tmp_path: Path
 ) -> None:
     """At drawn moments: while Spark starts, in the snapshot, in micro-batches, and while the server ends walsenders."""
-    seed = int(os.environ.get("OTTLA_SOAK_SEED", "1"))
+    seed = int(os.environ.get("OTTLA_SEED", "1"))
     source = random.Random(seed)
     topic = cluster.create_topic(new_topic("killed-often"))
     database.run(
