@@ -23,7 +23,7 @@ KAFKAS = {"bench_broker", "bench_clients", "bench_cluster", "bench_groups"}
 """Start a Kafka each, for minutes. They say nothing of Ottla at small sizes, and `make bench` would say at once."""
 
 
-@pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")  # how kafka-python reads its schemas
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")  # kafka-python reads schemas so
 @pytest.mark.parametrize(
     "path",
     [
