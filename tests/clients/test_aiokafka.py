@@ -52,7 +52,7 @@ def test_fields_positions_and_sizes(broker: Brokers) -> None:
         where = TopicPartition(topic, 0)
         base_ms = int(time.time() * 1000) - 60_000
         async with (
-            AIOKafkaProducer(bootstrap_servers=broker.address, max_request_size=8 << 20) as producer,
+            AIOKafkaProducer(bootstrap_servers=broker.address, acks="all", max_request_size=8 << 20) as producer,
             AIOKafkaConsumer(bootstrap_servers=broker.address, auto_offset_reset="none") as consumer,
         ):
             headers = [("h", b"1"), ("h", b"2")]
