@@ -528,9 +528,10 @@ class Fetcher:
         try:
             return log.append_as_follower(view, leader_epoch=position.leader_epoch)
         except UnexpectedAppendOffset as error:
-            # The leader's log may begin within a batch, and so does this one then. It gets the whole batch.
-            is_empty = log.log_start_offset == log.log_end_offset
-            if not (is_empty and error.first_offset < log.log_end_offset <= error.last_offset):
+            # The leader's log may begin within a batch, where this one ends. It gets the whole batch: of what it has
+            # below, if anything, the leader has deleted all.
+            is_deleted = log.log_end_offset <= max(log.log_start_offset, data.log_start_offset)
+            if not (is_deleted and error.first_offset < log.log_end_offset <= error.last_offset):
                 raise
             self._logs.truncate_fully_and_start_at(position.name, error.first_offset)
             return log.append_as_follower(view, leader_epoch=position.leader_epoch)

@@ -337,6 +337,27 @@ def test_a_cut_within_a_batch_leaves_no_hole_where_the_leader_has_deleted_up_to_
     assert content(log) == content(node.partition().local_log())[-len(content(log)) :]
 
 
+def test_a_log_that_ends_within_a_batch_of_which_the_leader_has_deleted_that_much_gets_the_whole_batch() -> None:
+    """Seed 417 of three nodes: an old leader's records end where the new one's log begins, within a batch; it failed
+    for good."""
+    node = leading(isr=(NODE_ID,), leader_epoch=2)
+    node.partition().append(make_batch(b"a", b"b", b"c"))
+    node.partition().delete_records(2)
+    follower = Following(node)
+    log = follower.follow(leader_epoch=2)
+    for value in (b"x", b"y", b"z"):
+        log.append_as_leader(bytearray(make_batch(value)), leader_epoch=1)
+    follower.fetcher.remove(topic_id("t"), 0)
+    follower.follow(leader_epoch=2)
+    assert follower.step() == [Truncated(T0, 2, 1, 2)]
+    assert log.log_end_offset == 2
+    for _ in range(4):
+        follower.step()
+    assert follower.fetcher.failed == {}
+    assert log.log_end_offset == 3
+    assert content(log) == content(node.partition().local_log())
+
+
 def test_after_an_unclean_election_a_log_with_more_is_cut_to_the_leaders_end() -> None:
     follower = Following(leading())
     log = follower.follow()
